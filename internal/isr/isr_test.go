@@ -1,0 +1,166 @@
+package isr_test
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"pgregory.net/rapid"
+
+	"github.com/strandline/strandline/internal/isr"
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+var epoch = time.Unix(1_700_000_000, 0)
+
+// TestScripts runs the conversations in testdata: one command a line, and what
+// the leader then knows and wants.
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		var l *isr.Leader
+		now := epoch
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			var out bytes.Buffer
+			for line := range strings.Lines(d.Input) {
+				f := strings.Fields(line)
+				args := numbers(t, f[1:])
+				var want *isr.Change
+				switch f[0] {
+				case "lead": // lead self end synced replicas...; all are in the ISR
+					l = isr.NewLeader(isr.Options{
+						Self: kafka.BrokerID(args[0]), LogEndOffset: kafka.Offset(args[1]),
+						SyncedEnd: kafka.Offset(args[2]), Replicas: brokers(args[3:]), ISR: brokers(args[3:]),
+						MaxLag: 10 * time.Second, Now: now,
+					})
+				case "appended": // appended end synced
+					l.Appended(kafka.Offset(args[0]), kafka.Offset(args[1]))
+				case "fetched": // fetched broker end
+					_, want = l.Fetched(kafka.BrokerID(args[0]), kafka.Offset(args[1]), now)
+				case "tick": // tick seconds
+					now = now.Add(time.Duration(args[0]) * time.Second)
+					want = l.Tick(now)
+				case "committed": // committed epoch isr...
+					l.Committed(brokers(args[1:]), kafka.PartitionEpoch(args[0]))
+				case "refused":
+					l.Refused()
+				default:
+					t.Fatalf("unknown command %q", f[0])
+				}
+				fmt.Fprintf(&out, "%-20s hw=%d isr=%v", strings.TrimSpace(line), l.HighWatermark(), l.ISR())
+				if want != nil {
+					fmt.Fprintf(&out, " wants %v at epoch %d", want.ISR, want.PartitionEpoch)
+				}
+				out.WriteByte('\n')
+			}
+			return out.String()
+		})
+	})
+}
+
+func numbers(t *testing.T, fields []string) []int64 {
+	t.Helper()
+	var ns []int64
+	for _, f := range fields {
+		n, err := strconv.ParseInt(f, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ns = append(ns, n)
+	}
+	return ns
+}
+
+func brokers(ns []int64) []kafka.BrokerID {
+	var ids []kafka.BrokerID
+	for _, n := range ns {
+		ids = append(ids, kafka.BrokerID(n))
+	}
+	return ids
+}
+
+// TestHighWatermark checks the rules under random conversations: it never
+// falls, and no committed member has synced less than it once all have
+// reported.
+func TestHighWatermark(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		all := []kafka.BrokerID{1, 2, 3}
+		now := epoch
+		ends := map[kafka.BrokerID]kafka.Offset{1: 0, 2: 0, 3: 0}
+		l := isr.NewLeader(isr.Options{Self: 1, Replicas: all, ISR: all, MaxLag: time.Second, Now: now})
+		var end kafka.Offset
+		var partitionEpoch kafka.PartitionEpoch
+		var pending *isr.Change
+		note := func(c *isr.Change) {
+			if c != nil {
+				pending = c
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"append": func(t *rapid.T) {
+				end += kafka.Offset(rapid.IntRange(1, 9).Draw(t, "records"))
+				ends[1] = kafka.Offset(rapid.Int64Range(int64(ends[1]), int64(end)).Draw(t, "synced"))
+				l.Appended(end, ends[1])
+			},
+			"fetch": func(t *rapid.T) {
+				id := rapid.SampledFrom(all[1:]).Draw(t, "follower")
+				ends[id] = kafka.Offset(rapid.Int64Range(int64(ends[id]), int64(end)).Draw(t, "end"))
+				_, c := l.Fetched(id, ends[id], now)
+				note(c)
+			},
+			"tick": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(0, 900).Draw(t, "ms")) * time.Millisecond)
+				note(l.Tick(now))
+			},
+			"decide": func(t *rapid.T) {
+				if pending == nil {
+					return
+				}
+				if rapid.Bool().Draw(t, "granted") {
+					partitionEpoch++
+					l.Committed(pending.ISR, partitionEpoch)
+				} else {
+					l.Refused()
+				}
+				pending = nil
+			},
+			"": func(t *rapid.T) {
+				for _, id := range l.ISR() {
+					if l.SyncedEnd(id) != kafka.NoOffset && l.HighWatermark() > max(ends[id], 0) {
+						t.Fatalf("high watermark %d is past the %d that in-sync broker %d has",
+							l.HighWatermark(), ends[id], id)
+					}
+				}
+			},
+		})
+	})
+}
+
+// TestHighWatermarkNeverFalls lets a far-behind member join through a decision
+// the leader did not ask for.
+func TestHighWatermarkNeverFalls(t *testing.T) {
+	l := isr.NewLeader(isr.Options{
+		Self: 1, Replicas: []kafka.BrokerID{1, 2}, ISR: []kafka.BrokerID{1}, MaxLag: time.Second, Now: epoch,
+	})
+	l.Appended(10, 10)
+	l.Fetched(2, 3, epoch)
+	l.Committed([]kafka.BrokerID{1, 2}, 1)
+	if got := l.HighWatermark(); got != 10 {
+		t.Fatalf("high watermark fell to %d", got)
+	}
+}
+
+// TestOutsiders: a broker that is no replica changes nothing.
+func TestOutsiders(t *testing.T) {
+	l := isr.NewLeader(isr.Options{Self: 1, Replicas: []kafka.BrokerID{1}, ISR: []kafka.BrokerID{1}, Now: epoch})
+	l.Appended(10, 5)
+	if moved, want := l.Fetched(7, 10, epoch); moved || want != nil {
+		t.Fatalf("an outsider's fetch counted: moved %v, wants %v", moved, want)
+	}
+	if got := l.HighWatermark(); got != 5 {
+		t.Fatalf("high watermark %d, want 5", got)
+	}
+}
