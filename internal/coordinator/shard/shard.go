@@ -1,0 +1,134 @@
+// Package shard is the contract between a coordinator and the machines it
+// hosts: one machine per partition of an internal topic.
+//
+// A machine is a pure state machine. A request or a Tick leaves its outcome in
+// an Effects: records to append, and replies to send once those records are
+// committed. The host appends first, replays what it appended, and holds the
+// replies back until the high watermark has passed them. Recovery replays the
+// same records, so live path and recovery are one code.
+//
+// Laws that a machine keeps:
+//
+//   - Durable state changes in Replay alone. What a machine keeps besides (parked
+//     callers, timers, members that are still joining) is soft: losing it with
+//     the leadership costs clients a retry and nothing else.
+//   - A machine is driven by one goroutine at a time, and the host calls nothing
+//     between the method that filled an Effects and the Replay of its records.
+//
+// It imports the vocabulary only, so that pure rooms may import it.
+package shard
+
+import (
+	"math"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// NoDeadline is the deadline of a machine that waits for nothing.
+const NoDeadline int64 = math.MaxInt64
+
+// Record is a record of the machine's partition.
+type Record struct {
+	Key, Value  []byte // Value is nil in a tombstone. Valid during the call only.
+	Offset      kafka.Offset
+	TimestampMs int64
+}
+
+// KeyValue is a record to append; a nil Value is a tombstone.
+type KeyValue struct{ Key, Value []byte }
+
+// Caller is who waits for a reply.
+type Caller interface {
+	// Complete hands over the reply. It is called once, without a lock held, and
+	// must not block.
+	Complete(response any)
+}
+
+// Reply is a response on its way to a caller.
+type Reply struct {
+	To       Caller
+	Response any
+}
+
+// Effects is the outcome of one step of a machine. It belongs to the host,
+// which uses it again for the next step.
+type Effects struct {
+	// Records are appended together, in order.
+	Records []KeyValue
+	// Replies are sent when Records are committed and the high watermark has
+	// reached MinHighWatermark; at once if there is nothing to wait for.
+	Replies []Reply
+	// MinHighWatermark is for a reply that tells of records appended before.
+	MinHighWatermark kafka.Offset
+	// Subject is the machine's own note of what the step was about, for
+	// Rejected.
+	Subject string
+
+	arena []byte
+}
+
+// Reset empties the effects and keeps their memory.
+func (fx *Effects) Reset() {
+	clear(fx.Records)
+	clear(fx.Replies)
+	fx.Records, fx.Replies = fx.Records[:0], fx.Replies[:0]
+	fx.MinHighWatermark, fx.Subject = 0, ""
+	if cap(fx.arena) > maxKeptArena {
+		fx.arena = nil
+	}
+	fx.arena = fx.arena[:0]
+}
+
+// maxKeptArena bounds the bytes that an Effects keeps between steps.
+const maxKeptArena = 64 << 10
+
+// Append adds a record. The functions append its key and value to what they are
+// given; a nil value function makes a tombstone.
+func (fx *Effects) Append(key, value func(dst []byte) []byte) {
+	kv := KeyValue{Key: fx.encode(key)}
+	if value != nil {
+		kv.Value = fx.encode(value)
+	}
+	fx.Records = append(fx.Records, kv)
+}
+
+// encode runs an encoder on the arena. When the arena grows, the records made
+// before keep the old memory, which is as good.
+func (fx *Effects) encode(enc func([]byte) []byte) []byte {
+	start := len(fx.arena)
+	fx.arena = enc(fx.arena)
+	return fx.arena[start:len(fx.arena):len(fx.arena)]
+}
+
+// Reply adds a reply. A nil caller wants none.
+func (fx *Effects) Reply(to Caller, response any) {
+	if to != nil {
+		fx.Replies = append(fx.Replies, Reply{to, response})
+	}
+}
+
+// WaitFor holds the replies back until the record at offset is committed.
+func (fx *Effects) WaitFor(offset kafka.Offset) {
+	fx.MinHighWatermark = max(fx.MinHighWatermark, offset+1)
+}
+
+// Machine is one shard of a coordinator.
+type Machine interface {
+	// Replay applies a record of the log. An error means that the record is not
+	// one this machine could have written; the state is then unchanged.
+	Replay(r Record) error
+	// Loaded is called once, after the log was replayed and before anything else.
+	Loaded(nowMs int64)
+	// Tick does one piece of work that is due; the host calls it again while
+	// Deadline is not in the future.
+	Tick(nowMs int64, fx *Effects)
+	// Deadline returns when Tick wants to be called next, or NoDeadline. It may be
+	// too early but never too late.
+	Deadline() int64
+	// Rejected is called instead of Replay when the records of fx could not be
+	// appended: it turns the replies in fx into refusals with code.
+	Rejected(nowMs int64, fx *Effects, code kafka.Code)
+	// Unloaded is called last: it turns the replies in fx into refusals with code
+	// and adds one for every caller that the machine has parked.
+	Unloaded(fx *Effects, code kafka.Code)
+}
