@@ -1,0 +1,32 @@
+// Package coordinator hosts shards on the partitions of an internal topic: one
+// machine (package shard) per partition that this broker leads.
+//
+//	Do -> machine step -> Append -> Replay -> reply waits for the high watermark
+//	                                            |
+//	Run: loads partitions, ticks deadlines,     v
+//	     and sends what the high watermark has passed
+//
+// A shard has one mutex; a request runs on the goroutine that brings it, so that
+// requests of one connection take effect in order, and a group costs memory but
+// no goroutine. Replies are sent without a lock held. Run serves all shards with
+// one goroutine, and loads partitions with a few more.
+//
+// Leadership: Lead loads a partition up to where its log ended at that moment,
+// and not beyond the high watermark. Resign, a partition that says it does not
+// lead any more, and the end of Run drop the shard; whoever waits is told
+// NOT_COORDINATOR and finds the next coordinator. There is no way back from a
+// replayed record, and none is needed: what was appended is replayed, what could
+// not be appended never was.
+//
+// Invariants:
+//
+//	a reply is sent only when the records of its step are committed
+//	a record is replayed once, in the order of the log
+//	parked replies per shard <= MaxParked
+//
+// Lock order: shard mutex -> the partition's locks. A Wake comes with those held
+// and takes none of ours.
+//
+// Deliberately absent: what the records mean, and protocol codes beyond those
+// for "not here", "not yet" and "too much".
+package coordinator

@@ -1,0 +1,352 @@
+package coordinator
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strandline/strandline/internal/coordinator/shard"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/record"
+)
+
+// phase is where a host is in its life; it only goes up.
+type phase int8
+
+const (
+	loading phase = iota
+	active
+	dropped
+)
+
+// maxTicks bounds the steps that one pass of serve does for a shard.
+const maxTicks = 64
+
+// host runs the machine of one partition.
+type host[M shard.Machine] struct {
+	c         *Coordinator[M]
+	number    int32
+	partition Partition
+
+	woken      atomic.Bool  // The partition woke us.
+	deadlineMs atomic.Int64 // Of the machine; NoDeadline while loading.
+	gone       chan struct{}
+
+	mu      sync.Mutex
+	phase   phase
+	machine M // Once active.
+	fx      shard.Effects
+	writer  writer
+	parked  parked
+	waiting bool // The partition will wake us.
+}
+
+func newHost[M shard.Machine](c *Coordinator[M], number int32, p Partition) *host[M] {
+	h := &host[M]{c: c, number: number, partition: p, gone: make(chan struct{})}
+	h.deadlineMs.Store(shard.NoDeadline)
+	return h
+}
+
+// Wake implements Waker.
+func (h *host[M]) Wake() {
+	h.woken.Store(true)
+	h.c.poke()
+}
+
+func (h *host[M]) do(step func(m M, nowMs int64, fx *shard.Effects)) error {
+	h.mu.Lock()
+	if err := h.readyLocked(); err != nil {
+		h.mu.Unlock()
+		return err
+	}
+	if h.parked.len() >= h.c.o.MaxParked {
+		h.mu.Unlock()
+		return h.busy()
+	}
+	now := h.c.o.Now()
+	h.fx.Reset()
+	step(h.machine, now.UnixMilli(), &h.fx)
+	var scratch [4]shard.Reply
+	replies := h.applyLocked(now, scratch[:0])
+	replies = h.settleLocked(replies)
+	h.mu.Unlock()
+	send(replies)
+	return nil
+}
+
+func (h *host[M]) view(fn func(m M)) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.readyLocked(); err != nil {
+		return err
+	}
+	fn(h.machine)
+	return nil
+}
+
+func (h *host[M]) notify(fn func(m M)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase == active {
+		fn(h.machine)
+		h.publishDeadlineLocked()
+	}
+}
+
+func (h *host[M]) readyLocked() error {
+	switch h.phase {
+	case loading:
+		return &kafka.Error{
+			Code:    kafka.ErrCoordinatorLoadInProgress,
+			Message: fmt.Sprintf("%s-%d is being loaded: try again", h.c.o.Topic, h.number),
+		}
+	case active:
+		return nil
+	}
+	return h.c.notCoordinator(h.number)
+}
+
+func (h *host[M]) busy() error {
+	return &kafka.Error{
+		Code: kafka.ErrCoordinatorLoadInProgress,
+		Message: fmt.Sprintf("%d requests to %s-%d wait for the disk: try again",
+			h.c.o.MaxParked, h.c.o.Topic, h.number),
+	}
+}
+
+// serve does what is due and returns the next deadline.
+func (h *host[M]) serve(nowMs int64) int64 {
+	woken := h.woken.Swap(false)
+	if !woken && h.deadlineMs.Load() > nowMs {
+		return h.deadlineMs.Load()
+	}
+	h.mu.Lock()
+	if h.phase != active {
+		h.mu.Unlock()
+		return shard.NoDeadline
+	}
+	if woken {
+		h.waiting = false
+	}
+	var replies []shard.Reply
+	for range maxTicks {
+		now := h.c.o.Now()
+		if h.machine.Deadline() > now.UnixMilli() {
+			break
+		}
+		h.fx.Reset()
+		h.machine.Tick(now.UnixMilli(), &h.fx)
+		replies = h.applyLocked(now, replies)
+	}
+	replies = h.settleLocked(replies)
+	next := h.deadlineMs.Load()
+	h.mu.Unlock()
+	send(replies)
+	return next
+}
+
+// applyLocked appends and replays the effects of a step. It adds to replies what
+// may be sent at once, and parks the rest.
+func (h *host[M]) applyLocked(now time.Time, replies []shard.Reply) []shard.Reply {
+	fx := &h.fx
+	until := fx.MinHighWatermark
+	if n := len(fx.Records); n > 0 {
+		last, err := h.writer.write(h.partition, fx.Records, now, h.c.o.MaxBatchBytes)
+		if err != nil {
+			return append(replies, h.rejectLocked(now, err)...)
+		}
+		h.replayLocked(last-kafka.Offset(n)+1, now.UnixMilli())
+		until = max(until, last+1)
+	}
+	if len(fx.Replies) == 0 {
+		return replies
+	}
+	if hw, err := h.partition.HighWatermark(); until == 0 || err == nil && hw >= until {
+		return append(replies, fx.Replies...)
+	}
+	h.parked.push(until, fx.Replies)
+	return replies
+}
+
+// rejectLocked turns the replies of a step whose records could not be appended
+// into refusals. They have nothing to wait for.
+func (h *host[M]) rejectLocked(now time.Time, err error) []shard.Reply {
+	h.c.o.Logger.Warn("append failed", "topic", h.c.o.Topic, "partition", h.number, "error", err)
+	h.machine.Rejected(now.UnixMilli(), &h.fx, h.c.o.CodeOf(err))
+	return h.fx.Replies
+}
+
+func (h *host[M]) replayLocked(base kafka.Offset, nowMs int64) {
+	for i, kv := range h.fx.Records {
+		err := h.machine.Replay(shard.Record{
+			Key: kv.Key, Value: kv.Value, Offset: base + kafka.Offset(i), TimestampMs: nowMs,
+		})
+		if err != nil {
+			panic(fmt.Sprintf("coordinator: a machine cannot read its own record: %v", err))
+		}
+	}
+}
+
+// settleLocked adds to replies what the high watermark has passed, makes sure
+// that the partition wakes us for the rest, and publishes the deadline.
+func (h *host[M]) settleLocked(replies []shard.Reply) []shard.Reply {
+	for h.parked.len() > 0 {
+		hw, err := h.partition.HighWatermark()
+		if err != nil {
+			// Somebody else leads now; Resign will say so as well.
+			return append(replies, h.unloadLocked()...)
+		}
+		replies = h.parked.pop(hw, replies)
+		if h.parked.len() == 0 || h.waiting {
+			break
+		}
+		h.waiting = h.partition.Wait(h.parked.first(), h)
+	}
+	h.publishDeadlineLocked()
+	return replies
+}
+
+func (h *host[M]) publishDeadlineLocked() {
+	next := h.machine.Deadline()
+	h.deadlineMs.Store(next)
+	h.c.deadlineMoved(next)
+}
+
+// unload ends the host for good.
+func (h *host[M]) unload() {
+	h.mu.Lock()
+	replies := h.unloadLocked()
+	h.mu.Unlock()
+	send(replies)
+}
+
+func (h *host[M]) unloadLocked() []shard.Reply {
+	was := h.phase
+	if was == dropped {
+		return nil
+	}
+	h.phase = dropped
+	close(h.gone)
+	h.deadlineMs.Store(shard.NoDeadline)
+	if was == loading {
+		return nil // The loader has the machine, and nobody is parked.
+	}
+	fx := &shard.Effects{Replies: h.parked.all()}
+	h.machine.Unloaded(fx, kafka.ErrNotCoordinator)
+	return fx.Replies
+}
+
+func send(replies []shard.Reply) {
+	for _, r := range replies {
+		r.To.Complete(r.Response)
+	}
+}
+
+// parked is a queue of replies that wait for the high watermark. Invariant: the
+// offsets they wait for never fall from one to the next.
+type parked struct {
+	replies []parkedReply
+	head    int
+}
+
+type parkedReply struct {
+	until kafka.Offset
+	reply shard.Reply
+}
+
+func (p *parked) len() int { return len(p.replies) - p.head }
+
+// first returns what the high watermark must be for the first reply.
+func (p *parked) first() kafka.Offset { return p.replies[p.head].until }
+
+// push parks replies until the high watermark is at or above until. One that
+// could go before those parked already goes with the last of them: it is simpler,
+// and they are one sync away.
+func (p *parked) push(until kafka.Offset, replies []shard.Reply) {
+	if n := len(p.replies); n > p.head {
+		until = max(until, p.replies[n-1].until)
+	}
+	for _, r := range replies {
+		p.replies = append(p.replies, parkedReply{until, r})
+	}
+}
+
+// pop moves to dst what highWatermark has reached.
+func (p *parked) pop(highWatermark kafka.Offset, dst []shard.Reply) []shard.Reply {
+	for p.head < len(p.replies) && p.replies[p.head].until <= highWatermark {
+		dst = append(dst, p.replies[p.head].reply)
+		p.replies[p.head] = parkedReply{}
+		p.head++
+	}
+	switch {
+	case p.head == len(p.replies):
+		p.replies, p.head = p.replies[:0], 0
+	case p.head > len(p.replies)/2:
+		n := copy(p.replies, p.replies[p.head:])
+		clear(p.replies[n:])
+		p.replies, p.head = p.replies[:n], 0
+	}
+	return dst
+}
+
+// all empties the queue.
+func (p *parked) all() []shard.Reply {
+	var all []shard.Reply
+	for _, r := range p.replies[p.head:] {
+		all = append(all, r.reply)
+	}
+	*p = parked{}
+	return all
+}
+
+// writer makes batches of records. It keeps its memory, up to a bound.
+type writer struct {
+	builder *record.Builder
+	batches []record.Batch
+}
+
+// maxKeptBatch bounds the memory a writer keeps.
+const maxKeptBatch = 64 << 10
+
+// write appends the records in one go and returns the offset of the last.
+func (w *writer) write(
+	p Partition, records []shard.KeyValue, now time.Time, maxBatchBytes int,
+) (kafka.Offset, error) {
+	if w.builder == nil {
+		w.builder = record.NewBuilder(record.CodecNone, 0)
+	}
+	w.batches = w.batches[:0]
+	const overhead = 64 // More than a record's own framing.
+	largest := 0
+	for i := range records {
+		r := &records[i]
+		size := w.builder.Size() + len(r.Key) + len(r.Value) + overhead
+		if w.builder.Count() > 0 && size > maxBatchBytes {
+			// The builder's bytes are good until its next batch only.
+			if err := w.cut(append([]byte(nil), w.builder.Build()...)); err != nil {
+				return 0, err
+			}
+		}
+		w.builder.Append(now.UnixMilli(), r.Key, r.Value, nil)
+		largest = max(largest, w.builder.Size())
+	}
+	if err := w.cut(w.builder.Build()); err != nil {
+		return 0, err
+	}
+	last, err := p.Append(w.batches, now)
+	clear(w.batches)
+	if largest > maxKeptBatch {
+		w.builder = nil
+	}
+	return last, err
+}
+
+func (w *writer) cut(data []byte) error {
+	b, _, err := record.Next(data)
+	if err != nil {
+		return fmt.Errorf("frame a batch: %w", err)
+	}
+	w.batches = append(w.batches, b)
+	return nil
+}

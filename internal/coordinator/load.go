@@ -1,0 +1,224 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/strandline/strandline/internal/coordinator/shard"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/record"
+)
+
+const (
+	loadBytes       = 1 << 20  // Read at a time while loading.
+	loadMaxInflated = 64 << 20 // A compressed batch of another broker may grow to this.
+	loadRetry       = time.Second
+)
+
+// errGone ends a load whose host was dropped meanwhile.
+var errGone = errors.New("leadership ended while loading")
+
+func (c *Coordinator[M]) enqueueLoad(h *host[M]) {
+	c.mu.Lock()
+	c.loads = append(c.loads, h)
+	c.mu.Unlock()
+	c.pokeLoader()
+}
+
+func (c *Coordinator[M]) pokeLoader() {
+	select {
+	case c.loadWake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Coordinator[M]) nextLoad() *host[M] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.loads) == 0 {
+		c.loads = nil
+		return nil
+	}
+	h := c.loads[0]
+	c.loads[0] = nil
+	c.loads = c.loads[1:]
+	if len(c.loads) > 0 {
+		c.pokeLoader()
+	}
+	return h
+}
+
+// loadAll loads partitions one after the other.
+func (c *Coordinator[M]) loadAll(ctx context.Context) error {
+	for {
+		h := c.nextLoad()
+		if h == nil {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-c.loadWake:
+			}
+			continue
+		}
+		if err := h.load(ctx); err != nil && !errors.Is(err, errGone) {
+			c.o.Logger.Error("loading failed, it will be tried again",
+				"topic", c.o.Topic, "partition", h.number, "error", err)
+			if h.pause(ctx, loadRetry) {
+				c.enqueueLoad(h)
+			}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// pause waits, and returns false if there is nothing to wait for any more.
+func (h *host[M]) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-h.gone:
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+// load replays the partition into a machine and makes the host active. The log
+// may be ahead of the high watermark when leadership begins; all of it is the
+// new leader's, so the load waits for it.
+func (h *host[M]) load(ctx context.Context) error {
+	l := loader[M]{host: h, machine: h.c.o.New(h.number), started: h.c.o.Now()}
+	if err := l.run(ctx); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase != loading {
+		return errGone
+	}
+	h.machine = l.machine
+	h.machine.Loaded(h.c.o.Now().UnixMilli())
+	h.phase = active
+	h.publishDeadlineLocked()
+	h.c.o.Logger.Info("shard loaded", "topic", h.c.o.Topic, "partition", h.number,
+		"records", l.records, "skipped", l.skipped, "took", h.c.o.Now().Sub(l.started))
+	return nil
+}
+
+// loader is one load under way.
+type loader[M shard.Machine] struct {
+	host    *host[M]
+	machine M
+	started time.Time
+	buf     []byte
+	records int
+	skipped int
+}
+
+// chanWaker wakes a loader.
+type chanWaker chan struct{}
+
+// Wake implements Waker.
+func (w chanWaker) Wake() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}
+
+func (l *loader[M]) run(ctx context.Context) error {
+	p := l.host.partition
+	next, end := p.Ends()
+	woken := make(chanWaker, 1)
+	for next < end {
+		buf, err := p.Read(l.buf[:0], next, loadBytes)
+		if err != nil {
+			return fmt.Errorf("read %s-%d at %d: %w", l.host.c.o.Topic, l.host.number, next, err)
+		}
+		l.buf = buf
+		if len(buf) > 0 {
+			if next, err = l.replay(buf, next); err != nil {
+				return err
+			}
+		} else {
+			hw, err := p.HighWatermark()
+			if err != nil {
+				return fmt.Errorf("read %s-%d at %d: %w", l.host.c.o.Topic, l.host.number, next, err)
+			}
+			if hw >= end {
+				break // The end of the log was compacted away.
+			}
+			if p.Wait(hw+1, woken) {
+				select {
+				case <-ctx.Done():
+				case <-l.host.gone:
+				case <-woken:
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return errGone
+		case <-l.host.gone:
+			return errGone
+		default:
+		}
+	}
+	return nil
+}
+
+// replay replays batches and returns the offset after them.
+func (l *loader[M]) replay(buf []byte, from kafka.Offset) (kafka.Offset, error) {
+	next := from
+	for len(buf) > 0 {
+		b, rest, err := record.Next(buf)
+		if err != nil {
+			return next, fmt.Errorf("read %s-%d at %d: %w", l.host.c.o.Topic, l.host.number, next, err)
+		}
+		buf, next = rest, b.LastOffset()+1
+		if b.IsControl() {
+			continue
+		}
+		if b.IsTransactional() {
+			// Without transactions nobody can tell whether it was committed.
+			l.skip(b.BaseOffset(), errors.New("the batch is part of a transaction"))
+			continue
+		}
+		for r, err := range b.Records(loadMaxInflated) {
+			if err != nil {
+				return next, fmt.Errorf("read %s-%d at %d: %w",
+					l.host.c.o.Topic, l.host.number, b.BaseOffset(), err)
+			}
+			offset := b.BaseOffset() + kafka.Offset(r.OffsetDelta)
+			if offset < from {
+				continue
+			}
+			l.one(shard.Record{Key: r.Key, Value: r.Value, Offset: offset, TimestampMs: r.Timestamp})
+		}
+	}
+	return next, nil
+}
+
+// one replays a record. One that the machine cannot read is left out: its
+// checksum is good, so somebody else wrote it, and the rest of the partition
+// must not be unreachable for it.
+func (l *loader[M]) one(r shard.Record) {
+	l.records++
+	if err := l.machine.Replay(r); err != nil {
+		l.skip(r.Offset, err)
+	}
+}
+
+func (l *loader[M]) skip(offset kafka.Offset, err error) {
+	const maxLogged = 5
+	if l.skipped++; l.skipped <= maxLogged {
+		l.host.c.o.Logger.Warn("record skipped while loading", "topic", l.host.c.o.Topic,
+			"partition", l.host.number, "offset", int64(offset), "error", err)
+	}
+}
