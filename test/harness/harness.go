@@ -1,0 +1,228 @@
+// Package harness runs the real binary for tests: it builds it once a test
+// process, starts brokers on ports of the kernel's choosing, and stops or kills
+// them.
+//
+// It assumes a checkout: the binary is built from the module it is compiled in.
+package harness
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Root returns the root of the checkout.
+func Root(t testing.TB) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		t.Fatalf("go env GOMOD: %v", err)
+	}
+	return filepath.Dir(strings.TrimSpace(string(out)))
+}
+
+// Binary builds the binary into a directory that lives as long as the test and
+// returns its path. Extra arguments go to go build.
+func Binary(t testing.TB, extra ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "strandline")
+	args := append([]string{"build", "-o", path}, extra...)
+	cmd := exec.Command("go", append(args, "./cmd/strandline")...)
+	cmd.Dir = Root(t)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return path
+}
+
+// FreeAddr returns a loopback address whose port was free a moment ago, for a
+// broker that must come back at the same address.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Broker is a broker process.
+type Broker struct {
+	Addr    string
+	DataDir string
+
+	t      testing.TB
+	binary string
+	args   []string
+	cmd    *exec.Cmd
+	done   chan struct{}
+	log    syncBuffer
+}
+
+// Start starts a broker and waits until it accepts connections. The test's end
+// kills it.
+func Start(t testing.TB, binary, dataDir string, args ...string) *Broker {
+	t.Helper()
+	b := &Broker{t: t, binary: binary, DataDir: dataDir, Addr: FreeAddr(t), args: args}
+	t.Cleanup(func() {
+		b.Kill()
+		if t.Failed() {
+			t.Logf("broker's log:\n%s", b.Log())
+		}
+	})
+	b.Restart()
+	return b
+}
+
+// Restart starts the process again at the same address and data directory.
+func (b *Broker) Restart() {
+	b.t.Helper()
+	if err := b.TryRestart(); err != nil {
+		b.t.Fatalf("start broker: %v\n%s", err, b.Log())
+	}
+}
+
+// TryRestart is Restart for a start that may fail.
+func (b *Broker) TryRestart() error {
+	args := append([]string{
+		"start", "--listen", b.Addr, "--http-listen", "127.0.0.1:0",
+		"--cluster-listen", "127.0.0.1:0", "--data-dir", b.DataDir,
+	}, b.args...)
+	b.cmd = exec.Command(b.binary, args...)
+	b.cmd.Stdout, b.cmd.Stderr = &b.log, &b.log
+	if err := b.cmd.Start(); err != nil {
+		return err
+	}
+	b.done = make(chan struct{})
+	go func() { // Ends with the process.
+		_ = b.cmd.Wait()
+		close(b.done)
+	}()
+	return b.await(30 * time.Second)
+}
+
+func (b *Broker) await(limit time.Duration) error {
+	end := time.Now().Add(limit)
+	for time.Now().Before(end) {
+		if c, err := net.DialTimeout("tcp", b.Addr, time.Second); err == nil {
+			_ = c.Close()
+			return nil
+		}
+		select {
+		case <-b.done:
+			return fmt.Errorf("the broker ended: %v", b.cmd.ProcessState)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+	return fmt.Errorf("no connection to %s within %v", b.Addr, limit)
+}
+
+// Kill ends the process with SIGKILL and waits for it.
+func (b *Broker) Kill() { b.signal(syscall.SIGKILL) }
+
+// Stop ends the process with SIGTERM and waits for it.
+func (b *Broker) Stop() { b.signal(syscall.SIGTERM) }
+
+func (b *Broker) signal(s syscall.Signal) {
+	if b.cmd == nil || b.cmd.Process == nil {
+		return
+	}
+	_ = b.cmd.Process.Signal(s)
+	select {
+	case <-b.done:
+	case <-time.After(20 * time.Second):
+		_ = b.cmd.Process.Kill()
+		b.t.Errorf("the broker did not end within 20 s of %v", s)
+	}
+}
+
+// Pid returns the process id.
+func (b *Broker) Pid() int { return b.cmd.Process.Pid }
+
+// Ended reports whether the process has ended.
+func (b *Broker) Ended() bool {
+	select {
+	case <-b.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Log returns all that the processes have printed.
+func (b *Broker) Log() string { return b.log.String() }
+
+// Run runs a command with a time limit and fails the test if it fails. Its
+// output goes to the test's log line by line.
+func Run(t testing.TB, limit time.Duration, dir, name string, args ...string) string {
+	t.Helper()
+	out, err := TryRun(limit, dir, name, args...)
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	sc := bufio.NewScanner(strings.NewReader(out))
+	for sc.Scan() {
+		t.Log(sc.Text())
+	}
+	return out
+}
+
+// TryRun is Run for a command that may fail.
+func TryRun(limit time.Duration, dir, name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.WaitDelay = time.Second
+	var out syncBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("not done within %v", limit)
+	}
+	return out.String(), err
+}
+
+// Needs ends the test unless the tools are there: with a skip on a user's
+// machine, with a failure in CI, where a suite that does not run is a lie.
+func Needs(t testing.TB, tools ...string) {
+	t.Helper()
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err == nil {
+			continue
+		}
+		if os.Getenv("CI") != "" {
+			t.Fatalf("%s is not installed, and in CI nothing is skipped", tool)
+		}
+		t.Skipf("%s is not installed: this suite needs it", tool)
+	}
+}
+
+// syncBuffer is a bytes.Buffer that a process and a test may share.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
