@@ -1,0 +1,29 @@
+// Package producerstate is what one log knows of its idempotent producers: the
+// last batches of each, to answer a retried batch with the offsets it already
+// has and to refuse a gap, and each one's open transaction.
+//
+// A producer numbers its records per partition. Its next batch must start where
+// the last one ended; the sequence after 2^31-1 is 0. The last five batches are
+// remembered, because a client has at most five in flight:
+//
+//	base sequence   last sequence of the producer's newest batch
+//	of the oldest   |
+//	|               |  next: the only sequence that is new
+//	v               v  v
+//	[batch][b][ba][b]  .
+//	'---- duplicates if they match a batch exactly, else out of order
+//
+// Assumptions: Update is called for every batch with a producer id in the order
+// of the log, both by the leader after the append and by everybody who reads
+// the log back. Check alone decides whether the leader may append.
+//
+// State outlives the batches that made it: retention and DeleteRecords do not
+// touch it. It ends by Expire, or when more producers than Options.MaxProducers
+// came by, oldest first. Truncation of the log is not undone step by step: the
+// owner decodes the newest snapshot at or below the new end and updates the
+// table with the batches from there on (docs/format/producer-snapshot.md).
+//
+// A Table has one owner at a time, the log under its write lock. Deliberately
+// absent: reading batches (commitlog), and deciding what to do about an unknown
+// producer other than by Options.
+package producerstate

@@ -1,0 +1,286 @@
+package producerstate
+
+import (
+	"math"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// Window is how many batches of a producer are remembered. It is Kafka's, and
+// clients count on it: max.in.flight.requests.per.connection is at most 5 with
+// idempotence.
+const Window = 5
+
+// DefaultMaxProducers is how many producers a table remembers unless told
+// otherwise. One costs about 220 bytes.
+const DefaultMaxProducers = 50_000
+
+// NoCoordinatorEpoch is the coordinator epoch before any marker.
+const NoCoordinatorEpoch int32 = -1
+
+// noSequence stands before the first sequence.
+const noSequence int32 = -1
+
+// Options are the settings of a Table.
+type Options struct {
+	// MaxProducers bounds the table; zero for DefaultMaxProducers. Beyond it the
+	// producer that has been silent for longest is forgotten.
+	MaxProducers int
+
+	// AcceptUnknown accepts a batch that is not the first of a producer that
+	// nothing is known of, as Kafka does since 2.4. The default is to refuse it
+	// with *UnknownProducerError, which clients answer with a new epoch: the
+	// batch may be a duplicate, or others before it may be missing.
+	AcceptUnknown bool
+}
+
+// Append is what the table needs of a batch with a producer id.
+type Append struct {
+	ProducerID    kafka.ProducerID
+	ProducerEpoch kafka.ProducerEpoch
+	BaseSequence  int32
+	LastSequence  int32
+	BaseOffset    kafka.Offset // Check does not look at the offsets.
+	LastOffset    kafka.Offset
+	MaxTimestamp  int64
+	Transactional bool
+}
+
+// Verdict is what Check found.
+type Verdict struct {
+	// Duplicate: the batch is in the log already, where the offsets say. Else it
+	// is new.
+	Duplicate bool
+
+	BaseOffset kafka.Offset
+	LastOffset kafka.Offset
+	Timestamp  int64 // The batch's max timestamp: its append time under LogAppendTime.
+}
+
+// batch is one remembered batch.
+//
+// Invariant: offsetDelta >= 0, and the batch has offsetDelta+1 sequences.
+type batch struct {
+	lastOffset   kafka.Offset
+	timestamp    int64
+	lastSequence int32
+	offsetDelta  int32
+}
+
+func (b *batch) baseSequence() int32 { return addSequence(b.lastSequence, -int64(b.offsetDelta)) }
+
+// addSequence counts on from a sequence, which wraps at 2^31.
+func addSequence(sequence int32, n int64) int32 {
+	return int32((int64(sequence) + n) & math.MaxInt32)
+}
+
+// entry is one producer.
+//
+// Invariants: 0 <= count <= Window; batches[:count] are of this epoch, oldest
+// first, and each starts at the sequence after the one before, unless the log
+// was written by a leader that accepted an unknown producer.
+type entry struct {
+	id               kafka.ProducerID
+	txnFirstOffset   kafka.Offset // kafka.NoOffset: no open transaction.
+	timestamp        int64        // Of the newest batch or marker.
+	lastAppendMs     int64        // When that was appended, by the broker's clock.
+	coordinatorEpoch int32
+	epoch            kafka.ProducerEpoch
+	count            int8
+	batches          [Window]batch
+	links            [numLists]links
+}
+
+func (e *entry) newest() *batch {
+	if e.count == 0 {
+		return nil
+	}
+	return &e.batches[e.count-1]
+}
+
+func (e *entry) lastSequence() int32 {
+	if b := e.newest(); b != nil {
+		return b.lastSequence
+	}
+	return noSequence
+}
+
+// startEpoch forgets the batches of an older epoch.
+func (e *entry) startEpoch(epoch kafka.ProducerEpoch) {
+	if e.epoch != epoch {
+		e.epoch, e.count = epoch, 0
+	}
+}
+
+func (e *entry) remember(b batch) {
+	if e.count == Window {
+		copy(e.batches[:], e.batches[1:])
+		e.count--
+	}
+	e.batches[e.count] = b
+	e.count++
+}
+
+// Table is the producers of one log. An empty one costs next to nothing.
+type Table struct {
+	options Options
+	entries map[kafka.ProducerID]*entry
+	recent  list // All entries, the longest silent first.
+	open    list // Those with an open transaction, the first opened first.
+}
+
+// New returns an empty table.
+func New(options Options) *Table {
+	if options.MaxProducers <= 0 {
+		options.MaxProducers = DefaultMaxProducers
+	}
+	return &Table{options: options, recent: list{kind: listRecent}, open: list{kind: listOpen}}
+}
+
+// Len returns the number of producers.
+func (t *Table) Len() int { return len(t.entries) }
+
+// Reset forgets everything.
+func (t *Table) Reset() { *t = *New(t.options) }
+
+// Check says whether the leader may append a batch. It changes nothing. The
+// error is *OutOfOrderSequenceError, *InvalidEpochError or
+// *UnknownProducerError.
+func (t *Table) Check(a Append) (Verdict, error) {
+	e := t.entries[a.ProducerID]
+	switch {
+	case e == nil:
+		if a.BaseSequence != 0 && !t.options.AcceptUnknown {
+			return Verdict{}, &UnknownProducerError{a.ProducerID, a.ProducerEpoch, a.BaseSequence}
+		}
+		return Verdict{}, nil
+	case a.ProducerEpoch < e.epoch:
+		return Verdict{}, &InvalidEpochError{a.ProducerID, a.ProducerEpoch, e.epoch}
+	}
+	next := int32(0)
+	if a.ProducerEpoch == e.epoch {
+		if v, ok := e.duplicate(a.BaseSequence, a.LastSequence); ok {
+			return v, nil
+		}
+		next = addSequence(e.lastSequence(), 1)
+	}
+	if a.BaseSequence != next {
+		return Verdict{}, &OutOfOrderSequenceError{a.ProducerID, a.ProducerEpoch, a.BaseSequence, next}
+	}
+	return Verdict{}, nil
+}
+
+// duplicate looks a batch up by its exact range of sequences.
+func (e *entry) duplicate(baseSequence, lastSequence int32) (Verdict, bool) {
+	for i := range e.batches[:e.count] {
+		b := &e.batches[i]
+		if b.lastSequence == lastSequence && b.baseSequence() == baseSequence {
+			return Verdict{
+				Duplicate:  true,
+				BaseOffset: b.lastOffset - kafka.Offset(b.offsetDelta),
+				LastOffset: b.lastOffset,
+				Timestamp:  b.timestamp,
+			}, true
+		}
+	}
+	return Verdict{}, false
+}
+
+// Update notes a batch that is in the log. It trusts the log: whatever is there
+// is the producer's state, in sequence or not. nowMs is the broker's clock, also
+// when an old log is read back; a producer's expiration counts from it, not from
+// the timestamps, which are the clients' own.
+func (t *Table) Update(a Append, nowMs int64) {
+	e := t.touch(a.ProducerID, nowMs)
+	e.startEpoch(a.ProducerEpoch)
+	e.timestamp = a.MaxTimestamp
+	e.remember(batch{
+		lastOffset:   a.LastOffset,
+		timestamp:    a.MaxTimestamp,
+		lastSequence: a.LastSequence,
+		offsetDelta:  int32(a.LastOffset - a.BaseOffset),
+	})
+	if a.Transactional && e.txnFirstOffset == kafka.NoOffset {
+		e.txnFirstOffset = a.BaseOffset
+		t.open.push(e)
+	}
+}
+
+// touch returns the entry of a producer, new if need be, as the most recent.
+func (t *Table) touch(id kafka.ProducerID, nowMs int64) *entry {
+	e := t.entries[id]
+	if e == nil {
+		if len(t.entries) >= t.options.MaxProducers {
+			t.evict()
+		}
+		e = &entry{id: id, epoch: -1, txnFirstOffset: kafka.NoOffset, coordinatorEpoch: NoCoordinatorEpoch}
+		t.insert(e)
+	} else if t.recent.last != e {
+		t.recent.remove(e)
+		t.recent.push(e)
+	}
+	e.lastAppendMs = nowMs
+	return e
+}
+
+// insert adds a new entry as the most recent.
+func (t *Table) insert(e *entry) {
+	if t.entries == nil {
+		t.entries = make(map[kafka.ProducerID]*entry)
+	}
+	t.entries[e.id] = e
+	t.recent.push(e)
+}
+
+// evict forgets the producer that has been silent for longest and has no open
+// transaction, if there is one: what is open must be ended.
+func (t *Table) evict() {
+	for e := t.recent.first; e != nil; e = e.links[listRecent].next {
+		if e.txnFirstOffset == kafka.NoOffset {
+			t.forget(e)
+			return
+		}
+	}
+}
+
+func (t *Table) forget(e *entry) {
+	t.recent.remove(e)
+	delete(t.entries, e.id)
+}
+
+// Expire forgets the producers that appended nothing for expirationMs or more
+// and have no open transaction, and returns how many. Its cost is in what it
+// forgets, not in the size of the table.
+func (t *Table) Expire(nowMs, expirationMs int64) int {
+	forgotten := 0
+	for e := t.recent.first; e != nil && nowMs-e.lastAppendMs >= expirationMs; {
+		next := e.links[listRecent].next
+		if e.txnFirstOffset == kafka.NoOffset {
+			t.forget(e)
+			forgotten++
+		}
+		e = next
+	}
+	return forgotten
+}
+
+// Entry is one producer as DescribeProducers shows it.
+type Entry struct {
+	ProducerID            kafka.ProducerID
+	ProducerEpoch         kafka.ProducerEpoch
+	LastSequence          int32        // -1: none of this epoch.
+	LastTimestamp         int64        // Of its newest batch or marker.
+	CoordinatorEpoch      int32        // Of its last marker, or NoCoordinatorEpoch.
+	CurrentTxnFirstOffset kafka.Offset // kafka.NoOffset: no open transaction.
+}
+
+// Active calls fn for every producer, the longest silent first, until it
+// returns false; it has the form of an iterator, for range. The table must not
+// change meanwhile.
+func (t *Table) Active(fn func(Entry) bool) {
+	for e := t.recent.first; e != nil; e = e.links[listRecent].next {
+		if !fn(Entry{e.id, e.epoch, e.lastSequence(), e.timestamp, e.coordinatorEpoch, e.txnFirstOffset}) {
+			return
+		}
+	}
+}
