@@ -1,0 +1,154 @@
+package metadata
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// Image is the cluster at one moment. The zero Image is a cluster of which
+// nothing is known.
+type Image struct {
+	clusterID       string
+	level           int16
+	brokers         []Broker // By id.
+	lastBrokerEpoch kafka.BrokerEpoch
+	topics          topicIndex
+	partitions      int // Of all topics together.
+	replicas        int // Of all partitions together.
+	configs         map[Resource]map[string]string
+	nextProducerID  kafka.ProducerID
+}
+
+// Broker is a registered broker.
+type Broker struct {
+	ID          kafka.BrokerID
+	Epoch       kafka.BrokerEpoch // Of this registration.
+	Incarnation [16]byte          // Of the process that registered.
+	Directories [][16]byte        // Ids of its data directories.
+	Rack        string            // "" for none.
+	Fenced      bool              // It may not lead.
+	// Endpoint is the first of Endpoints: where clients find the broker.
+	Endpoint
+	Endpoints []Endpoint
+}
+
+// Endpoint is an address that a broker advertises.
+type Endpoint struct {
+	Name string // Of the listener.
+	Host string
+	Port int32
+}
+
+// Topic is one incarnation of a topic.
+type Topic struct {
+	Name       string
+	ID         kafka.TopicID
+	Partitions []Partition
+	Config     map[string]string // The values of its own; nil for none.
+}
+
+// Partition is the state of one partition.
+//
+// Invariant: ISR is a non-empty subset of Replicas; Leader is in ISR, or NoBroker.
+type Partition struct {
+	Replicas       []kafka.BrokerID // The first is the preferred leader.
+	ISR            []kafka.BrokerID
+	Leader         kafka.BrokerID
+	LeaderEpoch    kafka.LeaderEpoch
+	PartitionEpoch kafka.PartitionEpoch
+}
+
+// ResourceType says what a configuration belongs to; the numbers are the
+// protocol's.
+type ResourceType int8
+
+// The types of resources.
+const (
+	TopicResource  ResourceType = 2
+	BrokerResource ResourceType = 4
+)
+
+// Resource names what a configuration belongs to. The broker resource without a
+// name stands for all brokers.
+type Resource struct {
+	Type ResourceType
+	Name string
+}
+
+// ClusterID returns the id of the cluster, "" before there is one.
+func (m *Image) ClusterID() string { return m.clusterID }
+
+// Brokers returns the registered brokers in the order of their ids. The slice
+// must not be changed.
+func (m *Image) Brokers() []Broker { return m.brokers }
+
+// Broker returns a registered broker.
+func (m *Image) Broker(id kafka.BrokerID) (Broker, bool) {
+	i, ok := m.findBroker(id)
+	if !ok {
+		return Broker{}, false
+	}
+	return m.brokers[i], true
+}
+
+func (m *Image) findBroker(id kafka.BrokerID) (int, bool) {
+	return slices.BinarySearchFunc(m.brokers, id, func(b Broker, id kafka.BrokerID) int {
+		return cmp.Compare(b.ID, id)
+	})
+}
+
+// LastBrokerEpoch returns the newest broker epoch that was ever given out.
+func (m *Image) LastBrokerEpoch() kafka.BrokerEpoch { return m.lastBrokerEpoch }
+
+// Controller returns the broker to which clients send what only the controller
+// may do. Every broker passes such requests on, so as in Kafka any of them does;
+// which one is active is known to the quorum alone.
+func (m *Image) Controller() kafka.BrokerID {
+	for i := range m.brokers {
+		if !m.brokers[i].Fenced {
+			return m.brokers[i].ID
+		}
+	}
+	return kafka.NoBroker
+}
+
+// Topic returns the topic of that name, or nil.
+func (m *Image) Topic(name string) *Topic { return m.topics.byName(name) }
+
+// TopicByID returns the topic of that id, or nil.
+func (m *Image) TopicByID(id kafka.TopicID) *Topic { return m.topics.byID(id) }
+
+// Topics returns all topics in the order of their names, as a new slice.
+func (m *Image) Topics() []*Topic {
+	return slices.AppendSeq(make([]*Topic, 0, m.topics.len), m.topics.all())
+}
+
+// AllTopics walks all topics in the order of their names, without a copy.
+func (m *Image) AllTopics() iter.Seq[*Topic] { return m.topics.all() }
+
+// TopicCount returns how many topics there are.
+func (m *Image) TopicCount() int { return m.topics.len }
+
+// PartitionCount returns how many partitions all topics have together.
+func (m *Image) PartitionCount() int { return m.partitions }
+
+// ReplicaCount returns how many replicas all partitions have together.
+func (m *Image) ReplicaCount() int { return m.replicas }
+
+// Config returns the values that were set for a resource, nil for none. The map
+// must not be changed.
+func (m *Image) Config(r Resource) map[string]string {
+	if r.Type == TopicResource {
+		if t := m.Topic(r.Name); t != nil {
+			return t.Config
+		}
+		return nil
+	}
+	return m.configs[r]
+}
+
+// NextProducerID returns the first producer id that was never given out.
+func (m *Image) NextProducerID() kafka.ProducerID { return m.nextProducerID }
