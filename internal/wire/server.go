@@ -1,0 +1,262 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Server accepts connections and serves them. Its methods are safe to call from
+// any goroutine.
+type Server struct {
+	options Options
+	started time.Time
+	nextID  atomic.Uint64
+	blocks  *blockPool
+	writers sync.Pool // of *Writer
+	log     closeLog
+	// handshakes has a slot for each TLS handshake that may run at once.
+	handshakes chan struct{}
+
+	mu       sync.Mutex
+	conns    map[*Conn]struct{}
+	perIP    map[netip.Addr]int
+	stopped  bool
+	served   sync.WaitGroup // One for each of conns.
+	finished Stats          // Sums over connections that are gone.
+}
+
+// Stats are sums since the server was made.
+type Stats struct {
+	// Connections are open now.
+	Connections int
+	// Accepted and Refused count connections.
+	Accepted, Refused uint64
+	// BytesIn and BytesOut count what went over the sockets.
+	BytesIn, BytesOut int64
+	// Requests counts requests that were read.
+	Requests int64
+	// QueuedBytes are the memory of requests held now.
+	QueuedBytes int64
+}
+
+// New checks the options and makes a server. It takes the listeners over.
+func New(o Options) (*Server, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return &Server{
+		options: o, started: time.Now(),
+		blocks:     newBlockPool(o.Limits.MaxQueuedBytes),
+		log:        closeLog{logger: o.Logger},
+		handshakes: make(chan struct{}, 4*runtime.GOMAXPROCS(0)),
+		conns:      map[*Conn]struct{}{},
+		perIP:      map[netip.Addr]int{},
+	}, nil
+}
+
+// Run accepts and serves until ctx ends. Then it accepts no more, reads no more
+// requests, sends the answers that are on their way for at most Limits.Grace,
+// closes everything and returns nil. It returns an error if a listener fails.
+func (s *Server) Run(ctx context.Context) error {
+	// Handlers may finish what they began: their context ends after the grace.
+	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer endServing()
+	group, ctx := errgroup.WithContext(ctx)
+	for i := range s.options.Listeners {
+		group.Go(func() error { return s.accept(serving, &s.options.Listeners[i]) })
+	}
+	group.Go(func() error { return s.sweepLoop(ctx) })
+	group.Go(func() error {
+		<-ctx.Done()
+		s.stop(endServing)
+		return nil
+	})
+	return group.Wait()
+}
+
+// stop ends everything in order: listeners, then waiting answers, then
+// connections.
+func (s *Server) stop(endServing func()) {
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	for _, l := range s.options.Listeners {
+		_ = l.Listener.Close()
+	}
+	s.eachConn(func(c *Conn) {
+		c.out.stopWaiting()
+		_ = c.net.SetReadDeadline(time.Unix(1, 0))
+	})
+	late := time.AfterFunc(s.options.Limits.Grace, func() {
+		endServing()
+		s.eachConn(func(c *Conn) { c.kill(ClosedForStop, errStopped) })
+	})
+	s.served.Wait()
+	late.Stop()
+	s.blocks.close()
+}
+
+func (s *Server) eachConn(f func(c *Conn)) {
+	s.mu.Lock()
+	conns := make([]*Conn, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		f(c)
+	}
+}
+
+// How long to wait after an accept failed for want of descriptors.
+const (
+	acceptRetryMin = 5 * time.Millisecond
+	acceptRetryMax = time.Second
+)
+
+// accept takes connections from one listener until it is closed.
+func (s *Server) accept(ctx context.Context, l *Listener) error {
+	retry := acceptRetryMin
+	for {
+		nc, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+			retry = acceptRetryMin
+			s.open(ctx, l, nc)
+			continue
+		case errors.Is(err, net.ErrClosed) && s.isStopped():
+			return nil
+		case !isTemporary(err):
+			return fmt.Errorf("accept on listener %s: %w", l.Name, err)
+		}
+		s.log.write(ClosedTooMany, l.Name, l.Listener.Addr(), fmt.Errorf("accept: %w", err))
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+		}
+		retry = min(2*retry, acceptRetryMax)
+	}
+}
+
+// isTemporary reports whether an accept may succeed later: out of descriptors or
+// memory, or a client that gave up in between.
+func isTemporary(err error) bool {
+	var t interface{ Temporary() bool }
+	return errors.As(err, &t) && t.Temporary()
+}
+
+func (s *Server) isStopped() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stopped
+}
+
+// open begins to serve a connection, or refuses it.
+func (s *Server) open(ctx context.Context, l *Listener, nc net.Conn) {
+	c := newConn(s, l, nc)
+	reason, err := s.admit(c)
+	if err != nil {
+		_ = nc.Close()
+		s.log.write(reason, l.Name, nc.RemoteAddr(), err)
+		if f := s.options.Events.ConnRefused; f != nil {
+			f(l.Name, nc.RemoteAddr(), reason)
+		}
+		return
+	}
+	// Owned by the server: stop waits for it through served.
+	go c.serve(ctx)
+}
+
+// admit registers a connection if the limits allow it.
+func (s *Server) admit(c *Conn) (CloseReason, error) {
+	ip := ipOf(c.net.RemoteAddr())
+	l := &s.options.Limits
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.stopped:
+		return ClosedForStop, errStopped
+	case len(s.conns) >= l.MaxConnections:
+		s.finished.Refused++
+		return ClosedTooMany, fmt.Errorf(
+			"%d connections are open, as many as max.connections allows", len(s.conns))
+	case s.perIP[ip] >= l.MaxConnectionsPerIP:
+		s.finished.Refused++
+		return ClosedTooManyIP, fmt.Errorf(
+			"%d connections from %s are open, as many as max.connections.per.ip allows", s.perIP[ip], ip)
+	}
+	s.finished.Accepted++
+	s.conns[c] = struct{}{}
+	s.perIP[ip]++
+	s.served.Add(1)
+	return 0, nil
+}
+
+// ipOf returns the address that connections are counted by; all connections
+// without one count as one client.
+func ipOf(addr net.Addr) netip.Addr {
+	if t, ok := addr.(*net.TCPAddr); ok {
+		return t.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
+// connClosed forgets a connection.
+func (s *Server) connClosed(c *Conn, reason CloseReason, err error) {
+	s.log.write(reason, c.listener.Name, c.net.RemoteAddr(), err)
+	if f := s.options.Events.ConnClosed; f != nil {
+		f(c, reason, err)
+	}
+	ip := ipOf(c.net.RemoteAddr())
+	s.mu.Lock()
+	delete(s.conns, c)
+	if s.perIP[ip]--; s.perIP[ip] == 0 {
+		delete(s.perIP, ip)
+	}
+	s.finished.add(&c.activity)
+	s.mu.Unlock()
+	s.served.Done()
+}
+
+func (st *Stats) add(a *activity) {
+	st.BytesIn += a.bytesIn.Load()
+	st.BytesOut += a.bytesOut.Load()
+	st.Requests += a.requests.Load()
+}
+
+// Stats returns the sums.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.finished
+	for c := range s.conns {
+		st.add(&c.activity)
+	}
+	st.Connections = len(s.conns)
+	st.QueuedBytes = s.blocks.budget.used.Load()
+	return st
+}
+
+// clock returns nanoseconds since the server was made, never 0.
+func (s *Server) clock() int64 { return max(int64(time.Since(s.started)), 1) }
+
+func (s *Server) takeWriter() *Writer {
+	if w, ok := s.writers.Get().(*Writer); ok {
+		return w
+	}
+	return &Writer{buf: make([]byte, 0, 1024)}
+}
+
+func (s *Server) returnWriter(w *Writer) {
+	w.reset()
+	s.writers.Put(w)
+}
