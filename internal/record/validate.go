@@ -146,29 +146,34 @@ func (w *walk) maxTimestamp() int64 { return w.base + w.topDelta }
 
 // overBytes walks records that lie in memory as a whole.
 func (w *walk) overBytes(p []byte) error {
-	i := 0
-	for ; w.index < w.count; w.index++ {
-		length, next := varint32(p, i)
-		if next < 0 {
-			return w.refuse(badError(next))
+	i := w.skim(p, 0)
+	for w.index < w.count {
+		next, err := w.step(p, i)
+		if err != nil {
+			return err
 		}
-		if length < minRecord || length > int64(len(p)-next) {
-			return w.refuse(errRecordSize)
-		}
-		i = next + int(length)
-		if bad := w.at.parse(p[next:i]); bad < 0 {
-			return w.refuse(badError(bad))
-		}
-		if !w.plain() {
-			if err := w.inspect(); err != nil {
-				return err
-			}
-		}
+		i = w.skim(p, next)
 	}
 	if i != len(p) {
 		return invalid(ReasonInvalidRecord, "%d bytes follow the last of %d records", len(p)-i, w.count)
 	}
 	return nil
+}
+
+// step checks the record at i, of any shape, and returns the position after it.
+func (w *walk) step(p []byte, i int) (int, error) {
+	length, next := varint32(p, i)
+	if next < 0 {
+		return 0, w.refuse(badError(next))
+	}
+	if length < minRecord || length > int64(len(p)-next) {
+		return 0, w.refuse(errRecordSize)
+	}
+	end := next + int(length)
+	if bad := w.at.parse(p[next:end]); bad < 0 {
+		return 0, w.refuse(badError(bad))
+	}
+	return end, w.pass()
 }
 
 // decompressed walks records that come out of a codec.
@@ -182,58 +187,69 @@ func (w *walk) decompressed(b Batch, maxBytes int64) error {
 	return w.overStream(s)
 }
 
+// overStream walks records that come in pieces.
 func (w *walk) overStream(s *stream) error {
-	for ; w.index < w.count; w.index++ {
-		length, _, err := s.varint(maxVarint32)
+	for {
+		s.chunk = s.chunk[w.skim(s.chunk, 0):]
+		if w.index == w.count {
+			break
+		}
+		if err := w.stepStream(s); err != nil {
+			return err
+		}
+	}
+	if len(s.chunk) == 0 {
+		err := s.refill()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
 		if err != nil {
 			return w.refusePayload(err)
 		}
-		if length < minRecord {
-			return w.refuse(errRecordSize)
-		}
-		if length <= int64(len(s.chunk)) {
-			body := s.chunk[:length]
-			s.chunk = s.chunk[length:]
-			if bad := w.at.parse(body); bad < 0 {
-				return w.refuse(badError(bad))
-			}
-		} else {
-			r := recordReader{s: s, left: length}
-			if err := r.read(&w.at); err != nil {
-				return w.refusePayload(err)
-			}
-		}
-		if !w.plain() {
-			if err := w.inspect(); err != nil {
-				return err
-			}
-		}
 	}
-	if len(s.chunk) > 0 {
-		return invalid(ReasonInvalidRecord, "bytes follow the last of %d records", w.count)
+	return invalid(ReasonInvalidRecord, "bytes follow the last of %d records", w.count)
+}
+
+// stepStream checks the next record, of any shape.
+func (w *walk) stepStream(s *stream) error {
+	length, _, err := s.varint(maxVarint32)
+	if err != nil {
+		return w.refusePayload(err)
 	}
-	if err := s.refill(); !errors.Is(err, io.EOF) {
-		if err != nil {
+	if length < minRecord {
+		return w.refuse(errRecordSize)
+	}
+	if length <= int64(len(s.chunk)) {
+		body := s.chunk[:length]
+		s.chunk = s.chunk[length:]
+		if bad := w.at.parse(body); bad < 0 {
+			return w.refuse(badError(bad))
+		}
+	} else {
+		r := recordReader{s: s, left: length}
+		if err := r.read(&w.at); err != nil {
 			return w.refusePayload(err)
 		}
-		return invalid(ReasonInvalidRecord, "bytes follow the last of %d records", w.count)
 	}
+	return w.pass()
+}
+
+// pass checks the record at hand against the batch and the limits, notes its
+// timestamp, and goes on to the next.
+func (w *walk) pass() error {
+	delta := w.at.timestampDelta
+	if w.at.offsetDelta != w.index || w.at.keyLen < w.minKey || delta < w.minDelta || delta > w.maxDelta {
+		if err := w.inspect(); err != nil {
+			return err
+		}
+	}
+	w.topDelta = max(w.topDelta, delta)
+	w.index++
 	return nil
 }
 
-// plain reports whether the record at hand is right at first sight, and notes
-// its timestamp.
-func (w *walk) plain() bool {
-	delta := w.at.timestampDelta
-	if delta > w.topDelta {
-		w.topDelta = delta
-	}
-	return w.at.offsetDelta == w.index && w.at.keyLen >= w.minKey &&
-		delta >= w.minDelta && delta <= w.maxDelta
-}
-
-// inspect says what is wrong with a record that is not plain. It may be right
-// after all: one without a timestamp.
+// inspect says what is wrong with a record that pass looked twice at. It may be
+// right after all: one without a timestamp.
 func (w *walk) inspect() error {
 	if w.at.offsetDelta != w.index {
 		return w.refuse(fmt.Errorf("its offset delta is %d: deltas must count from 0", w.at.offsetDelta))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math/bits"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -16,98 +17,136 @@ const (
 	zstdStreamWindow = 8 << 20
 
 	// zstdMaxWindow is the largest window there is: Kafka's levels 20 to 22
-	// reach it. Such frames are decompressed into memory that grows with what
-	// comes out.
+	// reach it, whatever the size of the batch.
 	zstdMaxWindow = 128 << 20
+)
+
+// Parts of a frame's header: the magic, the descriptor, and the window unless
+// the frame is a single segment, whose window is its content.
+const (
+	zstdDescriptorAt     = 4
+	zstdSingleSegmentBit = 1 << 5
+	zstdWindowLogBase    = 10
 )
 
 // zstdSource streams zstd frames on the caller's goroutine.
 type zstdSource struct {
 	in      bytes.Reader
-	streams *zstd.Decoder
-	blocks  *zstd.Decoder // For large windows; capped by its destination.
+	decoder *zstd.Decoder
 	chunk   []byte
-	whole   []byte // What a large-window frame came to; nil when streaming.
-	given   bool
+	whole   []byte // What large came to; nil when streaming.
 }
 
 func (z *zstdSource) open(src []byte, maxBytes int64) error {
-	z.whole, z.given = nil, false
 	var header zstd.Header
 	if err := header.Decode(src); err != nil {
 		return noEOF(err)
 	}
 	window := header.WindowSize
 	if header.SingleSegment {
-		window = header.FrameContentSize // The content is the window.
-		if window > uint64(max(maxBytes, 0)) {
-			return ErrTooLarge
-		}
+		window = header.FrameContentSize
 	}
-	if window > zstdMaxWindow {
-		return zstd.ErrWindowSizeExceeded
+	if header.HasFCS && header.FrameContentSize > uint64(max(maxBytes, 0)) {
+		return ErrTooLarge
 	}
-	if window > zstdStreamWindow {
-		return z.openLarge(src, maxBytes)
+	if window > zstdStreamWindow && !header.Skippable {
+		return z.large(src, window, maxBytes)
 	}
-	if z.streams == nil {
-		d, err := zstd.NewReader(nil,
-			zstd.WithDecoderConcurrency(1),
-			zstd.WithDecoderMaxWindow(zstdStreamWindow),
-			zstd.WithDecodeBuffersBelow(0))
+	if z.decoder == nil {
+		d, err := newZstdDecoder(zstdStreamWindow)
 		if err != nil {
 			return err
 		}
-		z.streams, z.chunk = d, make([]byte, chunkSize)
+		z.decoder = d
+	}
+	if z.chunk == nil {
+		z.chunk = make([]byte, chunkSize)
 	}
 	z.in.Reset(src)
-	return noEOF(z.streams.Reset(&z.in))
+	return noEOF(z.decoder.Reset(&z.in))
 }
 
-// openLarge decompresses everything, trying twice the memory as often as it
-// does not fit.
-func (z *zstdSource) openLarge(src []byte, maxBytes int64) error {
-	if z.blocks == nil {
-		d, err := zstd.NewReader(nil,
-			zstd.WithDecoderConcurrency(1),
-			zstd.WithDecoderMaxWindow(zstdMaxWindow),
-			zstd.WithDecodeAllCapLimit(true))
-		if err != nil {
-			return err
-		}
-		z.blocks = d
+func newZstdDecoder(maxWindow uint64) (*zstd.Decoder, error) {
+	return zstd.NewReader(nil,
+		zstd.WithDecoderConcurrency(1), // No goroutines.
+		zstd.WithDecoderMaxWindow(maxWindow),
+		zstd.WithDecodeBuffersBelow(0))
+}
+
+// large decompresses everything, for a frame whose declared window is too large
+// to be believed. A window beyond what was decompressed so far is of no use, so
+// it tries a small one first, and a larger one only if that many bytes did come
+// out.
+func (z *zstdSource) large(src []byte, declared uint64, maxBytes int64) error {
+	if declared > zstdMaxWindow {
+		return zstd.ErrWindowSizeExceeded
 	}
-	for size := int64(max(4*len(src), chunkSize)); ; size *= 4 {
-		size = min(size, maxBytes)
-		out, err := z.blocks.DecodeAll(src, make([]byte, 0, max(size, 0)))
+	for window := uint64(zstdStreamWindow); ; window *= 4 {
+		window = min(window, zstdMaxWindow)
+		out, err := readWithWindow(src, window, maxBytes)
 		if err == nil {
 			z.whole = out
 			return nil
 		}
-		if !errors.Is(err, zstd.ErrDecoderSizeExceeded) {
-			return noEOF(err)
+		if errors.Is(err, ErrTooLarge) || uint64(len(out)) < window || window >= declared {
+			return err
 		}
-		if size >= maxBytes {
-			return ErrTooLarge
+	}
+}
+
+// readWithWindow decompresses a frame as if it declared the given window, a
+// power of two.
+func readWithWindow(src []byte, window uint64, maxBytes int64) ([]byte, error) {
+	d, err := newZstdDecoder(window)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	descriptor, rest := src[zstdDescriptorAt], src[zstdDescriptorAt+1:]
+	if descriptor&zstdSingleSegmentBit == 0 {
+		rest = rest[1:] // The window it has.
+	}
+	patched := make([]byte, 0, len(src)+1)
+	patched = append(patched, src[:zstdDescriptorAt]...)
+	patched = append(patched, descriptor&^zstdSingleSegmentBit,
+		byte(bits.TrailingZeros64(window)-zstdWindowLogBase)<<3)
+	patched = append(patched, rest...)
+	if err := d.Reset(bytes.NewReader(patched)); err != nil {
+		return nil, noEOF(err)
+	}
+	out := []byte{}
+	chunk := make([]byte, chunkSize)
+	for {
+		piece, err := readChunk(d, chunk)
+		if err == io.EOF { //nolint:errorlint // Only the bare value means the end.
+			return out, nil
 		}
+		if err != nil {
+			return out, err
+		}
+		if int64(len(out)+len(piece)) > maxBytes {
+			return out, ErrTooLarge
+		}
+		out = append(out, piece...)
 	}
 }
 
 func (z *zstdSource) next(int64) ([]byte, error) {
 	if z.whole == nil {
-		return readChunk(z.streams, z.chunk)
+		return readChunk(z.decoder, z.chunk)
 	}
-	if z.given || len(z.whole) == 0 {
+	piece := z.whole
+	z.whole = z.whole[len(z.whole):]
+	if len(piece) == 0 {
 		return nil, io.EOF
 	}
-	z.given = true
-	return z.whole, nil
+	return piece, nil
 }
 
 func (z *zstdSource) release() {
 	z.whole = nil
 	z.in.Reset(nil)
-	if z.streams != nil {
-		_ = z.streams.Reset(nil) // It only fails on a closed decoder.
+	if z.decoder != nil {
+		_ = z.decoder.Reset(nil) // It only fails on a closed decoder.
 	}
 }
