@@ -132,7 +132,7 @@ func (s *Shard) DeleteGroup(c *Context, version int16, id string, fx *shard.Effe
 		r.ErrorMessage = message("group %q has %d members: stop them, then delete it", id, len(g.members))
 	default:
 		for _, name := range g.topics(nil) {
-			for _, p := range g.partitions(name) {
+			for _, p := range g.partitions(nil, name) {
 				g.appendOffsetTombstone(fx, name, p)
 			}
 		}

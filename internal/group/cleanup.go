@@ -67,7 +67,7 @@ func (s *Shard) cleanUp(nowMs int64, fx *shard.Effects) {
 func (s *Shard) cleanGroup(g *group, nowMs int64, fx *shard.Effects) bool {
 	left := 0
 	for _, name := range g.topics(nil) {
-		for _, p := range g.partitions(name) {
+		for _, p := range g.partitions(nil, name) {
 			o := g.offsets[name][p]
 			switch {
 			case !s.topicDeleted(name, &o) && !s.offsetExpired(g, &o, nowMs):

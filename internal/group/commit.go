@@ -101,7 +101,7 @@ func (s *Shard) checkCommit(nowMs int64, req *kmsg.OffsetCommitRequest) kafka.Co
 	case req.Generation != g.generation:
 		return kafka.ErrIllegalGeneration
 	}
-	m.deadlineMs = nowMs + int64(m.sessionTimeoutMs)
+	s.alive(g, m, nowMs)
 	if g.state == CompletingRebalance {
 		// The member knows its generation from the join, so it is entitled; but
 		// what it owns is just being decided.

@@ -29,7 +29,7 @@
 //
 // Invariants:
 //
-//	a generation is handed to members at most once, and never goes back
+//	an assignment is made at most once per generation, and counts from its record on
 //	in Stable, every member's assignment is the one of the last metadata record
 //	a commit is taken from a member of the current generation, or from anybody
 //	  while the group is Empty

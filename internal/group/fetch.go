@@ -2,7 +2,6 @@ package group
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -36,7 +35,7 @@ func (s *Shard) OffsetFetch(c *Context, req *kmsg.OffsetFetchRequest, fx *shard.
 	if req.Topics == nil {
 		for _, name := range g.topics(c.Topics) {
 			t := kmsg.OffsetFetchResponseTopic{Topic: name}
-			for _, p := range g.partitions(name) {
+			for _, p := range g.partitions(c.Topics, name) {
 				o := g.offset(c.Topics, name, p)
 				t.Partitions = append(t.Partitions, kmsg.OffsetFetchResponseTopicPartition{
 					Partition: p, Offset: int64(o.Offset),
@@ -78,7 +77,7 @@ func (s *Shard) FetchGroup(
 			}
 			resp.Topics = append(resp.Topics, kmsg.OffsetFetchResponseGroupTopic{
 				Topic: name, TopicID: known.id,
-				Partitions: g.fetched(c.Topics, name, g.partitions(name), kafka.ErrNone),
+				Partitions: g.fetched(c.Topics, name, g.partitions(c.Topics, name), kafka.ErrNone),
 			})
 		}
 		return resp
@@ -173,9 +172,17 @@ func (g *group) topics(topics Topics) []string {
 	return names
 }
 
-// partitions returns the partitions of a topic with offsets, sorted.
-func (g *group) partitions(topic string) []int32 {
-	return slices.Sorted(maps.Keys(g.offsets[topic]))
+// partitions returns the partitions of a topic with offsets that are not stale,
+// sorted.
+func (g *group) partitions(topics Topics, topic string) []int32 {
+	all := make([]int32, 0, len(g.offsets[topic]))
+	for p, o := range g.offsets[topic] {
+		if !o.stale(topics, topic) {
+			all = append(all, p)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // CommittedOffset is an offset with its place.

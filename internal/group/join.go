@@ -154,11 +154,11 @@ func (s *Shard) joinKnown(g *group, j *join) {
 	switch {
 	case g.state == CompletingRebalance && m.offers(j.protocols):
 		// The answer to the join was lost: give it again.
-		j.accept(g, m)
+		s.accept(g, m, j)
 	case g.state == Stable && !g.isLeader(m) && m.offers(j.protocols):
 		// A follower without news needs no rebalance. A leader does: it rejoins
 		// when it has seen a change that the members cannot see.
-		j.accept(g, m)
+		s.accept(g, m, j)
 	default:
 		s.rejoin(g, m, j)
 	}
@@ -248,9 +248,8 @@ func (s *Shard) replaceStatic(g *group, m *member, j *join) {
 	leaderBefore := g.leader
 	g.rename(m, s.newMemberID(*j.req.InstanceID))
 	m.clientID, m.clientHost = shorten(j.ClientID), shorten(j.ClientHost)
-	m.deadlineMs = j.NowMs + int64(j.req.SessionTimeoutMillis)
-	s.arm(g, m.deadlineMs)
 	m.update(j)
+	s.alive(g, m, j.NowMs)
 	if g.state != Stable || g.choose() != g.protocol {
 		s.rejoin(g, m, j)
 		return
@@ -269,13 +268,13 @@ func (s *Shard) replaceStatic(g *group, m *member, j *join) {
 }
 
 // accept answers a join at once with the current generation.
-func (j *join) accept(g *group, m *member) {
+func (s *Shard) accept(g *group, m *member, j *join) {
 	m.answerJoin(kafka.ErrRebalanceInProgress, j.fx)
 	resp := joinResponse(j.req.Version, g, m)
 	if g.state == Stable {
 		resp.Members = nil
 	}
-	m.deadlineMs = j.NowMs + int64(m.sessionTimeoutMs)
+	s.alive(g, m, j.NowMs)
 	j.fx.Reply(j.Caller, resp)
 }
 

@@ -63,6 +63,9 @@ func (s *Shard) joinTimeUp(g *group, nowMs int64, fx *shard.Effects) {
 	s.completeJoin(g, nowMs, fx)
 }
 
+// minRetryMs keeps a client's tiny rebalance timeout from making the shard spin.
+const minRetryMs = 1000
+
 // completeJoin begins the next generation with those that have joined. Static
 // members stay until their session ends.
 func (s *Shard) completeJoin(g *group, nowMs int64, fx *shard.Effects) {
@@ -76,7 +79,7 @@ func (s *Shard) completeJoin(g *group, nowMs int64, fx *shard.Effects) {
 		// Static members only, and none is back: wait for them, or for the end of
 		// their sessions.
 		g.rebalance.initial = false
-		g.rebalance.joinDeadlineMs = nowMs + max(g.rebalanceTimeoutMs(), 1)
+		g.rebalance.joinDeadlineMs = nowMs + max(g.rebalanceTimeoutMs(), minRetryMs)
 		s.arm(g, g.rebalance.joinDeadlineMs)
 		return
 	}
@@ -93,7 +96,7 @@ func (s *Shard) completeJoin(g *group, nowMs int64, fx *shard.Effects) {
 	g.setState(CompletingRebalance, nowMs)
 	for _, m := range g.members {
 		m.isNew, m.owesSync = false, true
-		m.deadlineMs = nowMs + int64(m.sessionTimeoutMs)
+		s.alive(g, m, nowMs)
 		if p := m.parkedJoin; p.waiting {
 			m.parkedJoin = parked{}
 			fx.Reply(p.caller, joinResponse(p.version, g, m))

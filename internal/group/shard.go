@@ -148,9 +148,11 @@ func (s *Shard) replayMember(
 	if m == nil {
 		m = &member{
 			id:         v.MemberID,
-			protocols:  []protocol{{g.protocol, nonNil(v.Subscription)}},
 			deadlineMs: nowMs + int64(v.SessionTimeoutMillis),
 		}
+	}
+	if known := m.metadata(g.protocol); known == nil || !bytes.Equal(known, v.Subscription) {
+		m.protocols = []protocol{{g.protocol, nonNil(v.Subscription)}}
 	}
 	m.instanceID, m.clientID, m.clientHost = v.InstanceID, v.ClientID, v.ClientHost
 	m.sessionTimeoutMs, m.rebalanceTimeoutMs = v.SessionTimeoutMillis, v.RebalanceTimeoutMillis

@@ -21,7 +21,7 @@ func (s *Shard) SyncGroup(c *Context, req *kmsg.SyncGroupRequest, fx *shard.Effe
 	}
 	g.synced(m)
 	if g.state == Stable {
-		m.deadlineMs = c.NowMs + int64(m.sessionTimeoutMs)
+		s.alive(g, m, c.NowMs)
 		fx.WaitFor(g.lastAppended)
 		fx.Reply(c.Caller, syncResponse(req.Version, g, m.assignment))
 		return
@@ -83,7 +83,7 @@ func (s *Shard) assign(g *group, req *kmsg.SyncGroupRequest, nowMs int64, fx *sh
 	for _, m := range g.members {
 		if p := m.parkedSync; p.waiting {
 			m.parkedSync = parked{}
-			m.deadlineMs = nowMs + int64(m.sessionTimeoutMs)
+			s.alive(g, m, nowMs)
 			fx.Reply(p.caller, syncResponse(p.version, g, assignments[m.id]))
 		}
 	}
@@ -121,7 +121,7 @@ func (s *Shard) heartbeat(nowMs int64, req *kmsg.HeartbeatRequest) kafka.Code {
 	case req.Generation != g.generation:
 		return kafka.ErrIllegalGeneration
 	}
-	m.deadlineMs = nowMs + int64(m.sessionTimeoutMs)
+	s.alive(g, m, nowMs)
 	if g.state == PreparingRebalance {
 		return kafka.ErrRebalanceInProgress
 	}

@@ -63,6 +63,12 @@ func (s *Shard) arm(g *group, atMs int64) {
 	}
 }
 
+// alive starts the member's session anew.
+func (s *Shard) alive(g *group, m *member, nowMs int64) {
+	m.deadlineMs = nowMs + int64(m.sessionTimeoutMs)
+	s.arm(g, m.deadlineMs)
+}
+
 // rearm sets the time at which the group is looked at.
 func (s *Shard) rearm(g *group, atMs int64) {
 	g.timer.atMs = atMs
