@@ -1,0 +1,255 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/record"
+)
+
+// AppendAsLeader appends validated batches: it checks the producers' state,
+// gives them offsets, stamps them in place, writes them with one call and hands
+// them to the journal. They become durable later (OnDurable). The bytes are not
+// kept. A batch that is there already is not written again: the result says
+// Duplicate and where it is.
+//
+// After an error nothing was appended.
+func (l *Log) AppendAsLeader(bs []record.Batch, epoch kafka.LeaderEpoch, now time.Time) (AppendInfo, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.prepareLocked(bs); err != nil {
+		return AppendInfo{}, err
+	}
+	nowMs := now.UnixMilli()
+	if info, dup, err := l.checkProducersLocked(bs, nowMs); err != nil || dup {
+		return info, err
+	}
+	cfg := &l.options.Load().Config
+	info := AppendInfo{
+		BaseOffset: l.w.end.nextOffset, LogAppendTimeMs: -1, LogStartOffset: l.LogStartOffset(),
+	}
+	next := l.w.end.nextOffset
+	for _, b := range bs {
+		b.Stamp(next, epoch)
+		if cfg.LogAppendTime {
+			b.StampLogAppendTime(nowMs)
+			info.LogAppendTimeMs = nowMs
+		}
+		next = b.LastOffset() + 1
+	}
+	info.LastOffset = next - 1
+	if err := l.appendLocked(bs, cfg, nowMs); err != nil {
+		return AppendInfo{}, fmt.Errorf("append to %s at %d: %w", l.id, info.BaseOffset, err)
+	}
+	return info, nil
+}
+
+// AppendAsFollower appends batches with the offsets and epochs that the leader
+// gave them. They must continue the log; only a compacted topic may leave gaps.
+func (l *Log) AppendAsFollower(bs []record.Batch) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.prepareLocked(bs); err != nil {
+		return err
+	}
+	cfg := &l.options.Load().Config
+	next := l.w.end.nextOffset
+	for _, b := range bs {
+		if base := b.BaseOffset(); base < next || base > next && !cfg.Compact {
+			return &UnexpectedOffsetError{BaseOffset: base, LogEndOffset: next}
+		}
+		if err := b.CheckCRC(); err != nil {
+			return fmt.Errorf("append to %s at %d: %w", l.id, b.BaseOffset(), err)
+		}
+		next = b.LastOffset() + 1
+	}
+	if err := l.appendLocked(bs, cfg, time.Now().UnixMilli()); err != nil {
+		return fmt.Errorf("append to %s at %d: %w", l.id, bs[0].BaseOffset(), err)
+	}
+	return nil
+}
+
+func (l *Log) prepareLocked(bs []record.Batch) error {
+	if len(bs) == 0 {
+		return errors.New("append: no batch given")
+	}
+	if err := l.writableLocked(); err != nil {
+		return err
+	}
+	if l.w.active == nil {
+		return l.activateLocked()
+	}
+	return nil
+}
+
+// appendLocked writes stamped batches at the end of the log.
+func (l *Log) appendLocked(bs []record.Batch, cfg *Config, nowMs int64) error {
+	var size int64
+	maxTimestamp := int64(noTimestamp)
+	for _, b := range bs {
+		size += int64(b.Size())
+		maxTimestamp = max(maxTimestamp, b.MaxTimestamp())
+	}
+	lastOffset := bs[len(bs)-1].LastOffset()
+	if err := l.maybeRollLocked(cfg, rollQuestion{size, maxTimestamp, bs[0].BaseOffset(), lastOffset, nowMs}); err != nil {
+		return err
+	}
+	data := l.gatherLocked(bs, size)
+	if err := l.writeLocked(data); err != nil {
+		return err
+	}
+	l.noteAppendedLocked(bs, cfg.IndexIntervalBytes)
+	l.commitLocked(bs[0].BaseOffset(), lastOffset+1, data, cfg)
+	return nil
+}
+
+// maxGatherBytes bounds the buffer that a log keeps for gathering.
+const maxGatherBytes = 64 << 10
+
+// gatherLocked returns the bytes of all batches in one piece: nearly always
+// there is one batch, and nothing is copied.
+func (l *Log) gatherLocked(bs []record.Batch, size int64) []byte {
+	if len(bs) == 1 {
+		return bs[0].Bytes()
+	}
+	buf := l.w.gather[:0]
+	if int64(cap(buf)) < size {
+		buf = make([]byte, 0, size)
+	}
+	for _, b := range bs {
+		buf = append(buf, b.Bytes()...)
+	}
+	if cap(buf) <= maxGatherBytes {
+		l.w.gather = buf
+	}
+	return buf
+}
+
+// writeLocked writes data at the end of the active segment. If that fails the
+// torn bytes are cut off again; if they can't be, the log goes offline, because
+// nobody could tell them from a batch later.
+func (l *Log) writeLocked(data []byte) error {
+	w := &l.w
+	_, err := w.file.WriteAt(data, w.end.position)
+	if err == nil {
+		return nil
+	}
+	if cutErr := w.file.Truncate(w.end.position); cutErr != nil {
+		err = errors.Join(err, cutErr)
+		l.env.failLater(l, err)
+	}
+	return fmt.Errorf("write %s: %w", w.active.path(logSuffix), err)
+}
+
+// noteAppendedLocked takes written batches into the indexes, the histories and
+// the view of readers.
+func (l *Log) noteAppendedLocked(bs []record.Batch, indexInterval int64) {
+	w := &l.w
+	ring := l.ring.Load()
+	for _, b := range bs {
+		w.noteBatch(b, indexInterval)
+		l.assignEpochLocked(b.LeaderEpoch(), b.BaseOffset())
+		w.producers.update(b)
+		ring.add(w.end)
+	}
+	l.logEnd.Store(int64(w.end.nextOffset))
+	w.active.size.Store(w.end.position)
+	if n := len(w.dirty); n == 0 || w.dirty[n-1] != w.active {
+		w.dirty = append(w.dirty, w.active)
+	}
+}
+
+// noteBatch moves the end over a batch and indexes it by Kafka's rule: an entry
+// for the first batch after more than indexInterval bytes without one.
+func (w *writer) noteBatch(b record.Batch, indexInterval int64) {
+	lastOffset, size := b.LastOffset(), int64(b.Size())
+	if t := b.MaxTimestamp(); t > w.largest.timestamp {
+		w.largest = timestampOffset{t, lastOffset}
+	}
+	if w.rollTimestamp == noTimestamp && w.end.position == 0 {
+		w.rollTimestamp = b.MaxTimestamp()
+	}
+	if w.sinceIndex > indexInterval {
+		w.active.appendOffsetEntry(lastOffset, w.end.position)
+		w.active.maybeAppendTimeEntry(w.largest)
+		w.sinceIndex = 0
+	}
+	w.sinceIndex += size
+	w.last = lastBatch{w.end.position, int32(size), b.CRC(), b.LeaderEpoch()}
+	w.end = boundary{w.end.position + size, lastOffset + 1}
+}
+
+// commitLocked asks for durability as the topic wants it.
+func (l *Log) commitLocked(base, end kafka.Offset, data []byte, cfg *Config) {
+	w := &l.w
+	if cfg.FlushMessages > 1 {
+		w.unflushed += int64(end - base)
+		if w.unflushed >= cfg.FlushMessages {
+			l.requestSyncLocked(end)
+		}
+		return
+	}
+	if w.enqueuedEnd < base && l.DurableEnd() < base {
+		// Something below is not durable yet and not in the journal (the topic
+		// did without until now). The journal must not get a gap: sync the
+		// files until it is.
+		l.env.commit.EnqueueSync(l, end)
+		return
+	}
+	w.enqueuedEnd, w.unflushed = end, 0
+	l.env.commit.Enqueue(l, base, end, data)
+}
+
+func (l *Log) requestSyncLocked(end kafka.Offset) {
+	l.w.unflushed = 0
+	l.env.commit.EnqueueSync(l, end)
+}
+
+// rollQuestion is an append that may need a new segment.
+type rollQuestion struct {
+	sizeBytes    int64
+	maxTimestamp int64
+	baseOffset   kafka.Offset
+	lastOffset   kafka.Offset
+	nowMs        int64
+}
+
+// shouldRoll is Kafka's rule: the segment would get too large, its first batch
+// is segment.ms older than the newest, an index is full, or the offsets would
+// not fit into 31 bits.
+func (w *writer) shouldRoll(cfg *Config, q rollQuestion) bool {
+	if int64(q.lastOffset-w.active.baseOffset) > math.MaxInt32 {
+		return true
+	}
+	if w.end.position == 0 {
+		return false
+	}
+	waited := q.nowMs - w.rollBase
+	if w.rollTimestamp >= 0 && q.maxTimestamp >= 0 {
+		waited = q.maxTimestamp - w.rollTimestamp
+	}
+	entries := int64(w.active.offsets.state.Load().count()) + 1
+	timeEntries := int64(w.active.times.state.Load().count()) + 1
+	return w.end.position+q.sizeBytes > cfg.SegmentBytes || waited > cfg.SegmentMs ||
+		entries*offsetEntrySize > cfg.IndexMaxBytes || timeEntries*timeEntrySize > cfg.IndexMaxBytes
+}
+
+func (l *Log) maybeRollLocked(cfg *Config, q rollQuestion) error {
+	if q.sizeBytes > cfg.SegmentBytes {
+		return &BatchTooLargeError{q.sizeBytes, cfg.SegmentBytes}
+	}
+	if l.w.end.position == 0 {
+		l.w.rollBase = q.nowMs
+	}
+	if !l.w.shouldRoll(cfg, q) {
+		return nil
+	}
+	if err := l.rollLocked(q.baseOffset); err != nil {
+		return fmt.Errorf("roll: %w", err)
+	}
+	l.w.rollBase = q.nowMs
+	return nil
+}

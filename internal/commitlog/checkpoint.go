@@ -1,0 +1,180 @@
+package commitlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
+)
+
+// checkpointEntry is what is known to be on disk of one log: everything below
+// recoveryPoint, in its segment files, synced. docs/format/checkpoint.md
+// describes the file.
+//
+//	logStart         recoveryPoint        log end
+//	|--- must be there ---|--- may be torn ---|
+//
+// What is damaged below recoveryPoint is corruption; what is damaged above is a
+// torn tail.
+type checkpointEntry struct {
+	recoveryPoint kafka.Offset
+	logStart      kafka.Offset
+	cleanedTo     kafka.Offset // Compaction has been over everything below.
+	segmentBase   kafka.Offset // Of the segment that recoveryPoint is in, or NoOffset.
+	position      uint32       // Of recoveryPoint in that segment.
+	lastSize      uint32       // Of the batch that ends at position; 0 if there is none.
+	lastCRC       uint32
+	leaderEpoch   kafka.LeaderEpoch // The latest epoch below recoveryPoint,
+	epochStart    kafka.Offset      // and where it begins; NoOffset if unknown.
+	flags         uint32
+}
+
+// entryNoProducers says that no producer had state at recoveryPoint, so that
+// no snapshot is needed.
+const entryNoProducers = 1 << 0
+
+func newCheckpointEntry() checkpointEntry {
+	return checkpointEntry{
+		segmentBase: kafka.NoOffset, leaderEpoch: kafka.NoLeaderEpoch, epochStart: kafka.NoOffset,
+		flags: entryNoProducers,
+	}
+}
+
+// checkpoint is the content of a checkpoint file.
+type checkpoint struct {
+	sequence uint64
+	clean    bool // The broker stopped in order: nothing is newer than this.
+	entries  map[kafka.TopicIDPartition]checkpointEntry
+}
+
+// The layout of a checkpoint file; see docs/format/checkpoint.md.
+const (
+	checkpointMagic      = 0x534c434b // "SLCK"
+	checkpointVersion    = 1
+	checkpointHeaderSize = 32
+	checkpointEntrySize  = 80
+	checkpointClean      = 1 << 0
+)
+
+// checkpointNames are the two files that are written in turn.
+func checkpointName(sequence uint64) string {
+	if sequence%2 == 0 {
+		return "checkpoint-0"
+	}
+	return "checkpoint-1"
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// begin starts encoding c into buf; the entries follow by appendEntry.
+func beginCheckpoint(buf []byte, sequence uint64, clean bool) []byte {
+	buf = append(buf[:0], make([]byte, checkpointHeaderSize)...)
+	binary.BigEndian.PutUint32(buf, checkpointMagic)
+	binary.BigEndian.PutUint32(buf[4:], checkpointVersion)
+	binary.BigEndian.PutUint64(buf[8:], sequence)
+	if clean {
+		binary.BigEndian.PutUint32(buf[16:], checkpointClean)
+	}
+	return buf
+}
+
+func appendCheckpointEntry(buf []byte, id kafka.TopicIDPartition, c checkpointEntry) []byte {
+	be := binary.BigEndian
+	buf = append(buf, id.ID[:]...)
+	buf = be.AppendUint32(buf, uint32(id.Partition))
+	buf = be.AppendUint64(buf, uint64(c.recoveryPoint))
+	buf = be.AppendUint64(buf, uint64(c.logStart))
+	buf = be.AppendUint64(buf, uint64(c.cleanedTo))
+	buf = be.AppendUint64(buf, uint64(c.segmentBase))
+	buf = be.AppendUint32(buf, c.position)
+	buf = be.AppendUint32(buf, c.lastSize)
+	buf = be.AppendUint32(buf, c.lastCRC)
+	buf = be.AppendUint32(buf, uint32(c.leaderEpoch))
+	buf = be.AppendUint64(buf, uint64(c.epochStart))
+	return be.AppendUint32(buf, c.flags)
+}
+
+// endCheckpoint sets the count and the CRC.
+func endCheckpoint(buf []byte) []byte {
+	be := binary.BigEndian
+	be.PutUint32(buf[20:], uint32((len(buf)-checkpointHeaderSize)/checkpointEntrySize))
+	return be.AppendUint32(buf, crc32.Checksum(buf, castagnoli))
+}
+
+// decodeCheckpoint is the inverse; bytes after the CRC are of an older, longer
+// checkpoint and are ignored.
+func decodeCheckpoint(data []byte) (*checkpoint, error) {
+	be := binary.BigEndian
+	if len(data) < checkpointHeaderSize+4 || be.Uint32(data) != checkpointMagic {
+		return nil, errors.New("no checkpoint")
+	}
+	if v := be.Uint32(data[4:]); v != checkpointVersion {
+		return nil, fmt.Errorf("checkpoint version %d is unknown", v)
+	}
+	count := uint64(be.Uint32(data[20:]))
+	size := checkpointHeaderSize + count*checkpointEntrySize
+	if size+4 > uint64(len(data)) {
+		return nil, fmt.Errorf("%d entries do not fit into %d bytes", count, len(data))
+	}
+	if crc32.Checksum(data[:size], castagnoli) != be.Uint32(data[size:]) {
+		return nil, errors.New("CRC does not match")
+	}
+	c := &checkpoint{
+		sequence: be.Uint64(data[8:]),
+		clean:    be.Uint32(data[16:])&checkpointClean != 0,
+		entries:  make(map[kafka.TopicIDPartition]checkpointEntry, count),
+	}
+	for e := data[checkpointHeaderSize:size]; len(e) > 0; e = e[checkpointEntrySize:] {
+		id, entry := decodeCheckpointEntry(e)
+		c.entries[id] = entry
+	}
+	return c, nil
+}
+
+func decodeCheckpointEntry(e []byte) (kafka.TopicIDPartition, checkpointEntry) {
+	be := binary.BigEndian
+	var id kafka.TopicIDPartition
+	copy(id.ID[:], e)
+	id.Partition = int32(be.Uint32(e[16:]))
+	return id, checkpointEntry{
+		recoveryPoint: kafka.Offset(be.Uint64(e[20:])),
+		logStart:      kafka.Offset(be.Uint64(e[28:])),
+		cleanedTo:     kafka.Offset(be.Uint64(e[36:])),
+		segmentBase:   kafka.Offset(be.Uint64(e[44:])),
+		position:      be.Uint32(e[52:]),
+		lastSize:      be.Uint32(e[56:]),
+		lastCRC:       be.Uint32(e[60:]),
+		leaderEpoch:   kafka.LeaderEpoch(be.Uint32(e[64:])),
+		epochStart:    kafka.Offset(be.Uint64(e[68:])),
+		flags:         be.Uint32(e[76:]),
+	}
+}
+
+// loadCheckpoint reads the newer of the two files. With neither it returns an
+// empty checkpoint, and lost tells whether there was one that can't be read.
+func loadCheckpoint(fsys vfs.FS) (c *checkpoint, lost bool, err error) {
+	c = &checkpoint{entries: map[kafka.TopicIDPartition]checkpointEntry{}}
+	found := false
+	for i := range uint64(2) {
+		data, err := readFile(fsys, checkpointName(i))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		other, err := decodeCheckpoint(data)
+		if err != nil {
+			lost = true // Torn while it was written, normally: the other counts.
+			continue
+		}
+		if !found || other.sequence > c.sequence {
+			c, found = other, true
+		}
+	}
+	return c, lost && !found, nil
+}

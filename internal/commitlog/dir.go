@@ -1,0 +1,343 @@
+package commitlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
+)
+
+// DirOptions are the settings of a data directory.
+type DirOptions struct {
+	// Fresh is the meta data of a directory that has none yet. Its NodeID must
+	// be that of an existing one.
+	Fresh Meta
+	// Events hears what storage does; nil for nobody.
+	Events Events
+	// CheckpointInterval is how often the checkpoint is written; zero is 5 s.
+	CheckpointInterval time.Duration
+	// BallastBytes are reserved, so that a start with a full disk has room to
+	// work; zero is 8 MiB, negative is none.
+	BallastBytes int64
+	// RecoveryThreads bounds how many logs are recovered at once; zero is 8.
+	RecoveryThreads int
+	// Journal are the settings of the commit journal.
+	Journal JournalOptions
+}
+
+func (o *DirOptions) setDefaults() {
+	if o.Events == nil {
+		o.Events = noEvents{}
+	}
+	if o.CheckpointInterval == 0 {
+		o.CheckpointInterval = 5 * time.Second
+	}
+	if o.BallastBytes == 0 {
+		o.BallastBytes = 8 << 20
+	}
+	if o.RecoveryThreads == 0 {
+		o.RecoveryThreads = 8
+	}
+}
+
+// Dir is a data directory: its lock, its journal, its checkpoint and all logs.
+// Its methods may be called from any goroutine.
+type Dir struct {
+	fs      vfs.FS
+	options DirOptions
+	lock    io.Closer
+	meta    Meta
+	clean   bool
+	env     *env
+	journal commitJournal
+
+	mu     sync.RWMutex // Guards the map.
+	logs   map[kafka.TopicIDPartition]*Log
+	closed bool
+
+	checkpointMu  sync.Mutex // Held while the checkpoint is written.
+	sequence      uint64
+	checkpointBuf []byte
+	files         [2]vfs.File
+	doomed        []*segment // Unlinked once the checkpoint has their log start.
+	doomedMu      sync.Mutex
+}
+
+// OpenDir opens a data directory, making it if need be, and recovers all of its
+// logs: what is newer than the checkpoint is read, torn tails are cut, the
+// journal is replayed, and all that was found is synced. Nothing is changed
+// before the lock is held and the format is known.
+func OpenDir(fsys vfs.FS, o DirOptions) (*Dir, error) {
+	o.setDefaults()
+	lock, err := fsys.Lock(lockName)
+	if err != nil {
+		return nil, fmt.Errorf("lock data directory: %w", err)
+	}
+	d := &Dir{fs: fsys, options: o, lock: lock, logs: map[kafka.TopicIDPartition]*Log{}}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(err, d.closeFiles())
+	}
+	return d, nil
+}
+
+func (d *Dir) open() error {
+	meta, err := loadMeta(d.fs, d.options.Fresh)
+	if err != nil {
+		return err
+	}
+	d.meta = meta
+	if err := d.freeBallastIfFull(); err != nil {
+		return err
+	}
+	if err := d.fs.MkdirAll(topicsDir); err != nil {
+		return fmt.Errorf("make %s: %w", topicsDir, err)
+	}
+	d.env = &env{
+		fs: d.fs, events: d.options.Events, checkpoint: d.writeCheckpoint, doom: d.doom,
+		wake: make(chan struct{}, 1),
+	}
+	if d.journal, err = openJournal(d.fs, d.options.Journal, d.env); err != nil {
+		return fmt.Errorf("open journal: %w", err)
+	}
+	d.env.commit = d.journal
+	return d.recover()
+}
+
+// Meta returns whose data this is.
+func (d *Dir) Meta() Meta { return d.meta }
+
+// WasClean tells whether the last broker on this directory stopped in order.
+func (d *Dir) WasClean() bool { return d.clean }
+
+// Log returns a log, new if need be. Nothing is written to disk before the
+// first append.
+func (d *Dir) Log(id kafka.TopicIDPartition, o Options) (*Log, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, ErrDeleted
+	}
+	l := d.logs[id]
+	if l == nil {
+		l = newLog(d.env, id)
+		l.w.synced = newCheckpointEntry()
+		l.w.epochsLoaded = true
+		d.logs[id] = l
+	}
+	l.mu.Lock()
+	l.options.Store(&o)
+	l.mu.Unlock()
+	return l, nil
+}
+
+// Lookup returns a log that is there.
+func (d *Dir) Lookup(id kafka.TopicIDPartition) (*Log, bool) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	l, ok := d.logs[id]
+	return l, ok
+}
+
+// Logs returns the ids of all logs, on disk and new, sorted.
+func (d *Dir) Logs() []kafka.TopicIDPartition {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	ids := make([]kafka.TopicIDPartition, 0, len(d.logs))
+	for id := range d.logs {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, compareIDs)
+	return ids
+}
+
+func compareIDs(a, b kafka.TopicIDPartition) int {
+	if c := strings.Compare(string(a.ID[:]), string(b.ID[:])); c != 0 {
+		return c
+	}
+	return int(a.Partition) - int(b.Partition)
+}
+
+// snapshotLogs returns all logs.
+func (d *Dir) snapshotLogs() []*Log {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	logs := make([]*Log, 0, len(d.logs))
+	for _, l := range d.logs {
+		logs = append(logs, l)
+	}
+	return logs
+}
+
+// Delete removes a log and its files for good.
+func (d *Dir) Delete(id kafka.TopicIDPartition) error {
+	return d.drop(id, func(l *Log) error { return d.fs.RemoveAll(l.dir) })
+}
+
+// Quarantine takes a log out of service and puts its directory aside, where
+// nothing reads it but a person.
+func (d *Dir) Quarantine(id kafka.TopicIDPartition) error {
+	return d.drop(id, func(l *Log) error {
+		if err := d.fs.MkdirAll(quarantineDir); err != nil {
+			return err
+		}
+		to := quarantineDir + "/" + logDirName(id)
+		if err := d.fs.RemoveAll(to); err != nil {
+			return err
+		}
+		if err := d.fs.Rename(l.dir, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return d.fs.SyncDir(quarantineDir)
+	})
+}
+
+func (d *Dir) drop(id kafka.TopicIDPartition, remove func(*Log) error) error {
+	d.mu.Lock()
+	l := d.logs[id]
+	delete(d.logs, id)
+	d.mu.Unlock()
+	if l == nil {
+		return nil
+	}
+	hadFiles := l.close()
+	d.journal.Forget(l)
+	if !hadFiles {
+		return nil
+	}
+	d.env.changed.Store(true)
+	if err := remove(l); err != nil {
+		return fmt.Errorf("remove %s: %w", l.dir, err)
+	}
+	return d.fs.SyncDir(topicsDir)
+}
+
+// close takes the log out of service. Its segments close with their last user.
+func (l *Log) close() (hadFiles bool) {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.w.closed = true
+	l.w.dirty = nil
+	segments := *l.segments.Load()
+	l.publish(nil, nil)
+	for _, s := range segments {
+		s.deleted.Store(true)
+		s.release()
+	}
+	return l.w.hasDir
+}
+
+// Run does the work of the background until ctx ends: the journal, checkpoints,
+// unlinking, and reports of failures.
+func (d *Dir) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return d.journal.Run(ctx) })
+	g.Go(func() error { return d.maintain(ctx) })
+	return g.Wait()
+}
+
+func (d *Dir) maintain(ctx context.Context) error {
+	ticker := time.NewTicker(d.options.CheckpointInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.env.wake:
+			d.env.reportFailures()
+		case <-ticker.C:
+			if err := d.checkpointIfChanged(); err != nil {
+				d.options.Events.Problem("write checkpoint", err)
+			}
+			d.restoreBallast()
+		}
+	}
+}
+
+// Close ends the use of the directory; Run has returned by then. With clean
+// everything is synced and the next start has nothing to recover.
+func (d *Dir) Close(clean bool) error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	d.closed = true
+	d.mu.Unlock()
+	var err error
+	if clean {
+		err = d.closeClean()
+	}
+	for _, l := range d.snapshotLogs() {
+		l.close()
+	}
+	return errors.Join(err, d.closeFiles())
+}
+
+func (d *Dir) closeClean() error {
+	g := errgroup.Group{}
+	g.SetLimit(d.options.RecoveryThreads)
+	for _, l := range d.snapshotLogs() {
+		g.Go(l.settle)
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := d.journal.Reset(); err != nil {
+		return err
+	}
+	return d.writeCheckpointFile(true)
+}
+
+// settle makes the log ready for a clean stop: all on disk, with what spares
+// the next start any reading.
+func (l *Log) settle() error {
+	if l.failure.Load() != nil || l.broken.Load() {
+		return l.Err()
+	}
+	l.mu.Lock()
+	var err error
+	if w := &l.w; w.active != nil && !w.closed {
+		if w.active.offsets.state.Load().n.Load() > 0 {
+			err = w.active.flushIndexes()
+		}
+		if !w.producers.empty() {
+			err = errors.Join(err, w.producers.snapshot(l, w.end.nextOffset))
+		}
+		err = errors.Join(err, l.writeEpochsLocked())
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("settle %s: %w", l.id, err)
+	}
+	if err := l.SyncFiles(); err != nil {
+		return err
+	}
+	l.Durable(l.LogEndOffset())
+	return nil
+}
+
+func (d *Dir) closeFiles() error {
+	var errs []error
+	if d.journal != nil {
+		errs = append(errs, d.journal.Close())
+	}
+	for i, f := range d.files {
+		if f != nil {
+			errs = append(errs, f.Close())
+			d.files[i] = nil
+		}
+	}
+	return errors.Join(append(errs, d.lock.Close())...)
+}

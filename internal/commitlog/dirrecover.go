@@ -1,0 +1,225 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
+)
+
+// recover opens every log on disk and brings all of them to one durable state.
+func (d *Dir) recover() error {
+	c, lost, err := loadCheckpoint(d.fs)
+	if err != nil {
+		return fmt.Errorf("read checkpoint: %w", err)
+	}
+	d.sequence, d.clean = c.sequence, c.clean
+	if err := d.recoverLogs(c, lost); err != nil {
+		return err
+	}
+	if err := d.journal.Replay(d.replay); err != nil {
+		return fmt.Errorf("replay journal: %w", err)
+	}
+	if err := d.finishRecovery(); err != nil {
+		return err
+	}
+	if d.clean || d.env.changed.Load() {
+		if err := d.writeCheckpointFile(false); err != nil {
+			return fmt.Errorf("write checkpoint: %w", err)
+		}
+	}
+	return d.journal.Reset()
+}
+
+func (d *Dir) recoverLogs(c *checkpoint, lost bool) error {
+	dirs, err := d.fs.ReadDir(topicsDir)
+	if err != nil {
+		return fmt.Errorf("list logs: %w", err)
+	}
+	g := errgroup.Group{}
+	g.SetLimit(d.options.RecoveryThreads)
+	for _, e := range dirs {
+		id, err := parseLogDirName(e.Name())
+		if err != nil {
+			d.options.Events.Problem("not a log, left alone", err)
+			continue
+		}
+		r := recovery{clean: c.clean, lost: lost}
+		if entry, ok := c.entries[id]; ok {
+			r.entry = &entry
+			delete(c.entries, id)
+		}
+		g.Go(func() error { return d.recoverOne(id, r) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return d.recoverBare(c)
+}
+
+func (d *Dir) recoverOne(id kafka.TopicIDPartition, r recovery) error {
+	l, err := recoverLog(d.env, id, r)
+	if err != nil {
+		return fmt.Errorf("recover log %s: %w", id, err)
+	}
+	d.mu.Lock()
+	d.logs[id] = l
+	d.mu.Unlock()
+	return nil
+}
+
+// recoverBare handles checkpoint entries without a directory. One with data is
+// kept and reported: its directory is lost.
+func (d *Dir) recoverBare(c *checkpoint) error {
+	for id, entry := range c.entries {
+		if entry.recoveryPoint <= entry.logStart {
+			continue
+		}
+		l := newLog(d.env, id)
+		l.w.synced = entry
+		l.logStart.Store(int64(entry.logStart))
+		l.logEnd.Store(int64(entry.recoveryPoint))
+		l.durableEnd.Store(int64(entry.recoveryPoint))
+		d.logs[id] = l
+	}
+	return nil
+}
+
+// finishRecovery syncs what was found and looks for what is missing.
+func (d *Dir) finishRecovery() error {
+	g := errgroup.Group{}
+	g.SetLimit(2 * d.options.RecoveryThreads)
+	for _, l := range d.snapshotLogs() {
+		l.checkShortfall()
+		if len(l.w.dirty) == 0 {
+			continue
+		}
+		g.Go(func() error {
+			if err := l.SyncFiles(); err != nil {
+				return fmt.Errorf("sync recovered log %s: %w", l.id, err)
+			}
+			l.durableEnd.Store(l.logEnd.Load())
+			l.w.enqueuedEnd = l.LogEndOffset()
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// checkpointIfChanged writes the checkpoint if some log's part of it moved.
+func (d *Dir) checkpointIfChanged() error {
+	if !d.env.changed.Load() {
+		return nil
+	}
+	return d.writeCheckpoint()
+}
+
+// writeCheckpoint makes the checkpoints of all logs durable.
+func (d *Dir) writeCheckpoint() error { return d.writeCheckpointFile(false) }
+
+func (d *Dir) writeCheckpointFile(clean bool) error {
+	d.checkpointMu.Lock()
+	defer d.checkpointMu.Unlock()
+	d.env.changed.Store(false)
+	doomed := d.takeDoomed()
+	d.sequence++
+	buf := beginCheckpoint(d.checkpointBuf, d.sequence, clean)
+	for _, l := range d.snapshotLogs() {
+		if c := l.checkpointPoint(); c.recoveryPoint > 0 || c.logStart > 0 {
+			buf = appendCheckpointEntry(buf, l.id, c)
+		}
+	}
+	buf = endCheckpoint(buf)
+	d.checkpointBuf = buf
+	if err := d.writeSlot(buf); err != nil {
+		d.env.changed.Store(true)
+		d.doom(doomed)
+		return err
+	}
+	for _, s := range doomed {
+		if err := s.unlink(); err != nil {
+			d.options.Events.Problem("remove deleted segment", err)
+		}
+	}
+	return nil
+}
+
+// writeSlot writes the older of the two checkpoint files over, in place: that
+// needs no space on a full disk, unless it grows.
+func (d *Dir) writeSlot(buf []byte) error {
+	slot, name := d.sequence%2, checkpointName(d.sequence)
+	if d.files[slot] == nil {
+		f, err := d.fs.Open(name, vfs.ReadWrite|vfs.Create)
+		if err != nil {
+			return err
+		}
+		d.files[slot] = f
+		if err := d.fs.SyncDir("."); err != nil {
+			return err
+		}
+	}
+	if _, err := d.files[slot].WriteAt(buf, 0); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return d.files[slot].Sync()
+}
+
+// doom schedules segments for unlinking.
+func (d *Dir) doom(segments []*segment) {
+	d.doomedMu.Lock()
+	d.doomed = append(d.doomed, segments...)
+	d.doomedMu.Unlock()
+}
+
+func (d *Dir) takeDoomed() []*segment {
+	d.doomedMu.Lock()
+	defer d.doomedMu.Unlock()
+	doomed := d.doomed
+	d.doomed = nil
+	return doomed
+}
+
+// unlink removes a deleted segment's files and gives up the log's reference.
+func (s *segment) unlink() error {
+	err := removeSegmentFiles(s.fs, s.dir, s.baseOffset)
+	s.release()
+	return err
+}
+
+// freeBallastIfFull gives the reserved bytes back if the disk has no room left
+// to start with.
+func (d *Dir) freeBallastIfFull() error {
+	free, _, err := d.fs.Usage()
+	if err != nil || d.options.BallastBytes < 0 || free > uint64(d.options.BallastBytes)/2 {
+		return err
+	}
+	if err := d.fs.Remove(ballastName); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("free ballast: %w", err)
+	}
+	return nil
+}
+
+// restoreBallast reserves the ballast again once there is room.
+func (d *Dir) restoreBallast() {
+	want := d.options.BallastBytes
+	if want < 0 {
+		return
+	}
+	if info, err := d.fs.Stat(ballastName); err == nil && info.Size() == want {
+		return
+	}
+	if free, _, err := d.fs.Usage(); err != nil || free < 4*uint64(want) {
+		return
+	}
+	f, err := d.fs.Open(ballastName, vfs.ReadWrite|vfs.Create)
+	if err == nil {
+		err = errors.Join(f.Allocate(0, want), f.Truncate(want), f.Close())
+	}
+	if err != nil {
+		d.options.Events.Problem("reserve ballast", err)
+	}
+}

@@ -1,0 +1,58 @@
+// Package commitlog is the storage of partitions: Log, one partition's log, and
+// Dir, the data directory that all logs of a broker share.
+//
+// A log is a list of segments, each a .log file with record batches in Kafka's
+// format and two sparse indexes. Only the last segment, the active one, grows.
+//
+//	logStartOffset              recoveryPoint   durableEnd   logEndOffset
+//	|--- sealed segments ---|--- active segment ----------------|
+//	|--- on disk, in the segments -----|-- in the journal --|-?-|
+//
+// Invariants:
+//
+//	0 <= logStartOffset <= recoveryPoint <= durableEnd <= logEndOffset
+//	a segment's batches rise in offset and begin at or above its base offset
+//	what the checkpoint on disk vouches for is in the segments, synced
+//	an append that failed has left nothing behind
+//	a log that nobody wrote to has no file and no open handle
+//
+// It is assumed that batches given to AppendAsLeader were validated (package
+// record), and that no append runs while its caller truncates.
+//
+// Appends take the log's lock; one append is one write of the file and one entry
+// for the journal. Reads take no lock: they see an immutable list of segments,
+// and the newest batch boundaries of the active one (tailRing). A segment lives
+// until its last reader has released it.
+//
+// Opening a log costs a listing of its directory. Its files are opened, and what
+// appends need is loaded, at the first append or read; until then a log is some
+// hundred bytes. Only what is newer than the checkpoint is read back.
+//
+// # Crashes
+//
+// What a crash may leave at each step, and what the next start does with it:
+//
+//   - Append: part of the bytes. They are above the checkpoint: the tail is cut
+//     at the last whole batch whose CRC holds, then the journal's entries at or
+//     above the log's end are appended again.
+//   - Roll: the new file empty or missing, or indexes of the old segment not
+//     written. An empty last segment is the active one; indexes are rebuilt.
+//   - Creation of a log: a directory without files, or none although the journal
+//     has its first entries: the replay makes it again.
+//   - Retention and DeleteRecords: the checkpoint gets the new log start before
+//     a file is unlinked; what lies below it is unlinked at the next start.
+//   - Truncation: see TruncateTo.
+//   - Compaction: see ReplaceSegments.
+//   - Checkpoint: two files are written in turn, so one of them is whole.
+//   - Recovery itself: it changes nothing but torn tails, and the journal is
+//     emptied only after everything that was found or replayed is synced and
+//     the checkpoint says so.
+//
+// Damage below the checkpoint is corruption: it is reported, never served and
+// never cut off, and the log takes no appends until somebody has looked at it.
+//
+// Lock order: syncMu -> mu. Callbacks (Options) are called without either.
+//
+// Deliberately absent: who leads, the high watermark, and waiting for records
+// (package partition).
+package commitlog

@@ -1,0 +1,76 @@
+package commitlog
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// Events is told what storage does in the background; logs, metrics and tests
+// listen. Methods must not block and may be called from any goroutine.
+type Events interface {
+	// Recovered: a log was opened and something newer than the checkpoint was
+	// found, or a torn tail was cut off.
+	Recovered(RecoveredLog)
+	// Corrupt: stored bytes are not what was written.
+	Corrupt(kafka.TopicIDPartition, *CorruptionError)
+	// Deleted: segments were deleted by retention or by request.
+	Deleted(id kafka.TopicIDPartition, segments int, logStart kafka.Offset)
+	// Failed: a log went offline.
+	Failed(kafka.TopicIDPartition, error)
+	// Problem: something went wrong that heals itself or can wait.
+	Problem(what string, err error)
+}
+
+// RecoveredLog says what the recovery of one log found.
+type RecoveredLog struct {
+	ID           kafka.TopicIDPartition
+	From         kafka.Offset // The checkpoint.
+	LogEndOffset kafka.Offset
+	BytesRead    int64
+	BytesCut     int64  // Of a torn tail.
+	CutReason    string // Why, if any.
+}
+
+// LogEvents is Events as log lines.
+type LogEvents struct{ Logger *slog.Logger }
+
+// Recovered implements Events.
+func (e LogEvents) Recovered(r RecoveredLog) {
+	level := slog.LevelDebug
+	if r.BytesCut > 0 {
+		level = slog.LevelInfo
+	}
+	e.Logger.Log(context.Background(), level, "log recovered", "partition", r.ID.String(), "from", int64(r.From),
+		"offset", int64(r.LogEndOffset), "bytes_read", r.BytesRead, "bytes_cut", r.BytesCut, "reason", r.CutReason)
+}
+
+// Corrupt implements Events.
+func (e LogEvents) Corrupt(id kafka.TopicIDPartition, err *CorruptionError) {
+	e.Logger.Error("stored data is corrupt", "partition", id.String(), "error", err)
+}
+
+// Deleted implements Events.
+func (e LogEvents) Deleted(id kafka.TopicIDPartition, segments int, logStart kafka.Offset) {
+	e.Logger.Debug("segments deleted", "partition", id.String(), "segments", segments, "offset", int64(logStart))
+}
+
+// Failed implements Events.
+func (e LogEvents) Failed(id kafka.TopicIDPartition, err error) {
+	e.Logger.Error("log is offline", "partition", id.String(), "error", err)
+}
+
+// Problem implements Events.
+func (e LogEvents) Problem(what string, err error) {
+	e.Logger.Warn("storage problem", "what", what, "error", err)
+}
+
+// noEvents hears nothing.
+type noEvents struct{}
+
+func (noEvents) Recovered(RecoveredLog)                            {}
+func (noEvents) Corrupt(kafka.TopicIDPartition, *CorruptionError)  {}
+func (noEvents) Deleted(kafka.TopicIDPartition, int, kafka.Offset) {}
+func (noEvents) Failed(kafka.TopicIDPartition, error)              {}
+func (noEvents) Problem(string, error)                             {}

@@ -1,0 +1,84 @@
+package commitlog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
+)
+
+// formatVersion is the version of everything in a data directory. It rises when
+// an older broker would misread what a newer one wrote.
+const formatVersion = 1
+
+// Meta says whose data a directory holds. docs/format/meta.md describes the file.
+type Meta struct {
+	ClusterID   string
+	NodeID      kafka.BrokerID
+	DirectoryID string
+}
+
+func (m Meta) encode() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "version=%d\n", formatVersion)
+	fmt.Fprintf(&b, "cluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", m.ClusterID, m.NodeID, m.DirectoryID)
+	return b.Bytes()
+}
+
+// decodeMeta is the inverse. Unknown keys are ignored.
+func decodeMeta(data []byte) (Meta, error) {
+	m := Meta{NodeID: kafka.NoBroker}
+	values := map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		key, value, ok := strings.Cut(line, "=")
+		if !ok {
+			return m, &CorruptionError{Path: metaName, Reason: fmt.Sprintf("line %q has no =", line)}
+		}
+		values[key] = value
+	}
+	version, err := strconv.Atoi(values["version"])
+	if err != nil || version < 1 {
+		return m, &CorruptionError{Path: metaName, Reason: "no version"}
+	}
+	if version > formatVersion {
+		return m, &NewerFormatError{Path: metaName, Version: version, Known: formatVersion}
+	}
+	node, err := strconv.ParseInt(values["node.id"], 10, 32)
+	if err != nil || node < 0 {
+		return m, &CorruptionError{Path: metaName, Reason: "no node.id"}
+	}
+	m = Meta{values["cluster.id"], kafka.BrokerID(node), values["directory.id"]}
+	if m.ClusterID == "" || m.DirectoryID == "" {
+		return m, &CorruptionError{Path: metaName, Reason: "no cluster.id or no directory.id"}
+	}
+	return m, nil
+}
+
+// loadMeta reads the directory's meta file, or makes it from fresh.
+func loadMeta(fsys vfs.FS, fresh Meta) (Meta, error) {
+	data, err := readFile(fsys, metaName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fresh, replaceFile(fsys, metaName, fresh.encode(), true)
+	}
+	if err != nil {
+		return Meta{}, err
+	}
+	m, err := decodeMeta(data)
+	if err != nil {
+		return m, err
+	}
+	if m.NodeID != fresh.NodeID {
+		return m, fmt.Errorf("data directory belongs to node.id %d and this broker is %d: "+
+			"start it with its own directory, or with --node-id %d", m.NodeID, fresh.NodeID, m.NodeID)
+	}
+	return m, nil
+}

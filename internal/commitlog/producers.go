@@ -1,0 +1,264 @@
+package commitlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"time"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/producerstate"
+	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/vfs"
+)
+
+// producers is the producer state of a log with its snapshots on disk. The
+// table is nil until a producer with an id writes.
+type producers struct {
+	table     *producerstate.Table
+	snapshots []kafka.Offset // On disk, rising.
+	nowMs     int64          // The broker's clock at the current append or scan.
+}
+
+// producerFields are the producer's part of a batch header.
+type producerFields struct {
+	id           kafka.ProducerID
+	epoch        kafka.ProducerEpoch
+	baseSequence int32
+	count        int32
+}
+
+// parseProducerFields reads them from a header, from producerPosition on.
+func parseProducerFields(b []byte) producerFields {
+	return producerFields{
+		id:           kafka.ProducerID(binary.BigEndian.Uint64(b)),
+		epoch:        kafka.ProducerEpoch(binary.BigEndian.Uint16(b[8:])),
+		baseSequence: int32(binary.BigEndian.Uint32(b[10:])),
+		count:        int32(binary.BigEndian.Uint32(b[14:])),
+	}
+}
+
+const (
+	attributeTransactional = 1 << 4
+	attributeControl       = 1 << 5
+)
+
+// checkProducersLocked looks the batches up in the producer state. It returns
+// true if they are in the log already.
+func (l *Log) checkProducersLocked(bs []record.Batch, nowMs int64) (AppendInfo, bool, error) {
+	p := &l.w.producers
+	p.nowMs = nowMs
+	for _, b := range bs {
+		if b.ProducerID() < 0 {
+			continue
+		}
+		if p.table == nil {
+			p.table = producerstate.New(producerstate.Options{})
+		}
+		v, err := p.table.Check(producerAppend(b))
+		if err != nil {
+			return AppendInfo{}, false, fmt.Errorf("append to %s: %w", l.id, err)
+		}
+		if v.Duplicate {
+			info := AppendInfo{
+				BaseOffset: v.BaseOffset, LastOffset: v.LastOffset, LogAppendTimeMs: -1,
+				LogStartOffset: l.LogStartOffset(), Duplicate: true,
+			}
+			if l.options.Load().Config.LogAppendTime {
+				info.LogAppendTimeMs = v.Timestamp
+			}
+			return info, true, nil
+		}
+	}
+	return AppendInfo{}, false, nil
+}
+
+func producerAppend(b record.Batch) producerstate.Append {
+	return producerstate.Append{
+		ProducerID: b.ProducerID(), ProducerEpoch: b.ProducerEpoch(),
+		BaseSequence: b.BaseSequence(), LastSequence: b.LastSequence(),
+		BaseOffset: b.BaseOffset(), LastOffset: b.LastOffset(),
+		MaxTimestamp: b.MaxTimestamp(), Transactional: b.IsTransactional(),
+	}
+}
+
+// update notes a batch that is in the log. Markers of transactions do not
+// occur yet.
+func (p *producers) update(b record.Batch) {
+	if b.ProducerID() < 0 || b.IsControl() {
+		return
+	}
+	if p.table == nil {
+		p.table = producerstate.New(producerstate.Options{})
+	}
+	p.table.Update(producerAppend(b), p.nowMs)
+}
+
+// updateHeader is update for a batch of which only the header was read.
+func (p *producers) updateHeader(h batchHeader) {
+	f := h.producer
+	if f.id < 0 || h.attributes&attributeControl != 0 {
+		return
+	}
+	if p.table == nil {
+		p.table = producerstate.New(producerstate.Options{})
+	}
+	// Compaction may have emptied the batch: its sequences span its offsets.
+	span := int32(h.lastOffset - h.baseOffset)
+	p.table.Update(producerstate.Append{
+		ProducerID: f.id, ProducerEpoch: f.epoch,
+		BaseSequence: f.baseSequence,
+		LastSequence: int32(uint32(f.baseSequence+span) & 0x7fffffff),
+		BaseOffset:   h.baseOffset, LastOffset: h.lastOffset,
+		MaxTimestamp:  h.maxTimestamp,
+		Transactional: h.attributes&attributeTransactional != 0,
+	}, p.nowMs)
+}
+
+func (p *producers) empty() bool { return p.table == nil || p.table.Len() == 0 }
+
+// Producers returns what is known of the log's idempotent producers.
+func (l *Log) Producers() ([]producerstate.Entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.w.active == nil && len(*l.segments.Load()) > 0 {
+		if err := l.activateLocked(); err != nil {
+			return nil, err
+		}
+	}
+	var out []producerstate.Entry
+	if l.w.producers.table != nil {
+		l.w.producers.table.Active(func(e producerstate.Entry) bool {
+			out = append(out, e)
+			return true
+		})
+	}
+	return out, nil
+}
+
+// expireProducersLocked forgets producers that have been silent for too long.
+func (l *Log) expireProducersLocked(now time.Time) {
+	if t := l.w.producers.table; t != nil {
+		t.Expire(now.UnixMilli(), l.options.Load().Config.ProducerExpirationMs)
+	}
+}
+
+// snapshot writes the state as of offset. It is not synced: a torn one fails its
+// checksum, and then an older one and more of the log do.
+func (p *producers) snapshot(l *Log, offset kafka.Offset) error {
+	if n := len(p.snapshots); n > 0 && p.snapshots[n-1] == offset {
+		return nil
+	}
+	table := p.table
+	if table == nil {
+		table = producerstate.New(producerstate.Options{})
+	}
+	name := fileName(l.dir, offset, snapshotSuffix)
+	if err := replaceFile(l.env.fs, name, table.Encode(nil), false); err != nil {
+		return err
+	}
+	p.snapshots = append(p.snapshots, offset)
+	return nil
+}
+
+// restore sets the state as of the boundary at in segment number i: from the
+// newest usable snapshot, and the batch headers after it.
+func (p *producers) restore(l *Log, i int, at boundary) error {
+	p.nowMs = time.Now().UnixMilli()
+	p.table = nil
+	if c := l.w.synced; c.flags&entryNoProducers != 0 && c.recoveryPoint == at.nextOffset {
+		return nil
+	}
+	from := l.LogStartOffset()
+	for n := len(p.snapshots) - 1; n >= 0; n-- {
+		if p.snapshots[n] > at.nextOffset {
+			continue
+		}
+		table, err := p.load(l, p.snapshots[n])
+		if err == nil {
+			p.table, from = table, p.snapshots[n]
+			break
+		}
+		l.env.events.Problem("producer snapshot is unusable, reading more of the log instead", err)
+	}
+	segments := *l.segments.Load()
+	for ; i > 0 && segments[i].baseOffset > from; i-- {
+		continue
+	}
+	for ; i < len(segments) && segments[i].baseOffset < at.nextOffset; i++ {
+		limit := segments[i].size.Load()
+		if i+1 == len(segments) || segments[i+1].baseOffset >= at.nextOffset {
+			limit = at.position
+		}
+		if err := p.replay(segments[i], from, limit, l.options.Load().Config.IndexIntervalBytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load reads a snapshot.
+func (p *producers) load(l *Log, offset kafka.Offset) (*producerstate.Table, error) {
+	name := fileName(l.dir, offset, snapshotSuffix)
+	data, err := readFile(l.env.fs, name)
+	if err != nil {
+		return nil, err
+	}
+	table, err := producerstate.Decode(data, producerstate.Options{}, p.nowMs)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return table, nil
+}
+
+// replay goes over the headers of a segment below limit, from offset on.
+func (p *producers) replay(s *segment, from kafka.Offset, limit int64, interval int64) error {
+	f, err := s.open(vfs.ReadOnly)
+	if err != nil {
+		return err
+	}
+	var position int64
+	if from > s.baseOffset {
+		if err := s.readyIndexes(f, interval); err != nil {
+			return err
+		}
+		if position, err = s.indexedBefore(from - 1); err != nil {
+			return err
+		}
+	}
+	w := newHeaderWalk(f, position, limit)
+	defer w.close()
+	for {
+		h, err := w.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, errBadHeader):
+			return &CorruptionError{s.path(logSuffix), w.position, "no record batch where one should be"}
+		case err != nil:
+			return err
+		}
+		if h.baseOffset >= from {
+			p.updateHeader(h)
+		}
+	}
+}
+
+// forgetSnapshots removes the snapshots that drop picks.
+func (p *producers) forgetSnapshots(l *Log, drop func(kafka.Offset) bool) error {
+	var errs []error
+	p.snapshots = slices.DeleteFunc(p.snapshots, func(offset kafka.Offset) bool {
+		if !drop(offset) {
+			return false
+		}
+		err := l.env.fs.Remove(fileName(l.dir, offset, snapshotSuffix))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+		return true
+	})
+	return errors.Join(errs...)
+}

@@ -1,0 +1,375 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/vfs"
+)
+
+// recovery is what opening a log goes by.
+type recovery struct {
+	entry *checkpointEntry // nil if the checkpoint does not know the log.
+	clean bool             // The broker stopped in order.
+	lost  bool             // There was a checkpoint and it can't be read.
+}
+
+// logFiles is what a log's directory holds.
+type logFiles struct {
+	segments  []segmentFile // Rising.
+	snapshots []kafka.Offset
+}
+
+type segmentFile struct {
+	base kafka.Offset
+	size int64
+}
+
+// listFiles reads the directory, finishes or undoes what a crash interrupted,
+// and removes leftovers.
+func (l *Log) listFiles() (logFiles, error) {
+	var files logFiles
+	entries, err := l.env.fs.ReadDir(l.dir)
+	if err != nil {
+		return files, fmt.Errorf("list %s: %w", l.dir, err)
+	}
+	if changed, err := l.finishSwaps(entries); err != nil {
+		return files, err
+	} else if changed {
+		if entries, err = l.env.fs.ReadDir(l.dir); err != nil {
+			return files, fmt.Errorf("list %s: %w", l.dir, err)
+		}
+	}
+	for _, e := range entries {
+		base, suffix, ok := parseFileName(e.Name())
+		switch {
+		case ok && suffix == logSuffix:
+			info, err := e.Info()
+			if err != nil {
+				return files, fmt.Errorf("size of %s: %w", e.Name(), err)
+			}
+			files.segments = append(files.segments, segmentFile{base, info.Size()})
+		case ok && suffix == snapshotSuffix:
+			files.snapshots = append(files.snapshots, base)
+		case strings.HasSuffix(e.Name(), tempSuffix):
+			if err := l.env.fs.Remove(l.dir + "/" + e.Name()); err != nil {
+				return files, fmt.Errorf("remove leftover: %w", err)
+			}
+		}
+	}
+	return files, nil
+}
+
+// recoverLog opens a log that has a directory. It reads what is newer than the
+// checkpoint, and cuts a torn tail off; it does not sync.
+func recoverLog(e *env, id kafka.TopicIDPartition, r recovery) (*Log, error) {
+	l := newLog(e, id)
+	l.w.hasDir = true
+	l.w.synced = newCheckpointEntry()
+	if r.entry != nil {
+		l.w.synced = *r.entry
+	}
+	files, err := l.listFiles()
+	if err != nil {
+		return nil, err
+	}
+	l.w.producers.snapshots = files.snapshots
+	if err := l.takeSegments(files.segments, r); err != nil {
+		return nil, err
+	}
+	if err := l.recoverTail(r); err != nil {
+		return nil, err
+	}
+	l.durableEnd.Store(int64(min(l.w.synced.recoveryPoint, l.LogEndOffset())))
+	l.w.enqueuedEnd = l.DurableEnd()
+	return l, nil
+}
+
+// takeSegments makes the view of segments and the log start offset. Segments
+// that end below the log start are what a deletion left.
+func (l *Log) takeSegments(files []segmentFile, r recovery) error {
+	start := l.w.synced.logStart
+	for len(files) > 1 && files[1].base <= start {
+		if err := removeSegmentFiles(l.env.fs, l.dir, files[0].base); err != nil {
+			return err
+		}
+		files = files[1:]
+	}
+	segments := make([]*segment, len(files))
+	for i, f := range files {
+		segments[i] = newSegment(l.env.fs, l.dir, f.base)
+		segments[i].size.Store(f.size)
+	}
+	l.segments.Store(&segments)
+	if len(files) > 0 {
+		first := files[0].base
+		if r.entry != nil && first > start {
+			l.reportCorrupt(&CorruptionError{
+				Path:   fileName(l.dir, start, logSuffix),
+				Reason: fmt.Sprintf("segments are missing: the log starts at %d and the oldest segment at %d", start, first),
+			})
+		}
+		start = max(start, first)
+	}
+	l.logStart.Store(int64(start))
+	l.logEnd.Store(int64(max(start, l.w.synced.recoveryPoint)))
+	return nil
+}
+
+// recoverTail finds the log's end.
+func (l *Log) recoverTail(r recovery) error {
+	segments := *l.segments.Load()
+	if len(segments) == 0 {
+		return nil
+	}
+	i, at := l.scanStart(segments)
+	known := at.nextOffset == l.w.synced.recoveryPoint && l.w.synced.segmentBase != kafka.NoOffset
+	if known && !r.clean {
+		corrupt, err := l.checkLastBatch(segments[i])
+		if err != nil {
+			return err
+		}
+		if corrupt != nil {
+			l.freeze(corrupt)
+			return nil
+		}
+	}
+	if known && i == len(segments)-1 && segments[i].size.Load() == at.position {
+		segments[i].closeFiles() // Most logs are idle: no file is kept open.
+		return nil
+	}
+	return l.scanTail(i, at, r)
+}
+
+// scanStart returns the segment number and boundary that the checkpoint
+// vouches for, or the last place before it that is there.
+func (l *Log) scanStart(segments []*segment) (int, boundary) {
+	c := l.w.synced
+	if c.segmentBase == kafka.NoOffset {
+		return 0, boundary{0, segments[0].baseOffset}
+	}
+	i, found := slices.BinarySearchFunc(segments, c.segmentBase, func(s *segment, base kafka.Offset) int {
+		return int(s.baseOffset - base)
+	})
+	if found && segments[i].size.Load() >= int64(c.position) {
+		return i, boundary{int64(c.position), c.recoveryPoint}
+	}
+	if !found && i > 0 {
+		i--
+	}
+	i = min(i, len(segments)-1)
+	return i, boundary{0, segments[i].baseOffset}
+}
+
+// checkLastBatch compares the batch below the checkpoint with what the
+// checkpoint remembers of it.
+func (l *Log) checkLastBatch(s *segment) (*CorruptionError, error) {
+	c := l.w.synced
+	if c.lastSize == 0 {
+		return nil, nil
+	}
+	f, err := s.open(vfs.ReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	position := int64(c.position) - int64(c.lastSize)
+	buf := make([]byte, c.lastSize)
+	if _, err := f.ReadAt(buf, position); err != nil {
+		return nil, fmt.Errorf("read %s: %w", s.path(logSuffix), err)
+	}
+	b, _, err := record.Next(buf)
+	if err == nil {
+		err = b.CheckCRC()
+	}
+	if err == nil && b.CRC() != c.lastCRC {
+		err = errors.New("the last batch below the checkpoint is another than was synced")
+	}
+	if err != nil {
+		return &CorruptionError{s.path(logSuffix), position, err.Error()}, nil
+	}
+	return nil, nil
+}
+
+// scanTail reads everything from a boundary on and makes the log active.
+func (l *Log) scanTail(i int, at boundary, r recovery) error {
+	if err := l.restoreLocked(i, at); err != nil {
+		return err
+	}
+	l.w.epochs = l.w.epochs.truncateEnd(at.nextOffset) // The scan finds them again.
+	segments := *l.segments.Load()
+	report := RecoveredLog{ID: l.id, From: at.nextOffset}
+	for {
+		s := segments[i]
+		size := s.size.Load()
+		s.trustedFrom.Store(l.w.end.position)
+		report.BytesRead += size - l.w.end.position
+		torn, err := l.scanSegmentLocked(s, size, r.lost)
+		if err != nil {
+			return err
+		}
+		l.w.dirty = append(l.w.dirty, s)
+		gap := i+1 < len(segments) && segments[i+1].baseOffset != l.w.end.nextOffset && !r.lost
+		if torn != nil || gap {
+			report.CutReason = "segments do not continue one another"
+			if torn != nil {
+				report.CutReason = torn.reason
+			}
+			if l.w.end.nextOffset < l.w.synced.recoveryPoint && torn != nil && l.w.end.position < size {
+				l.freeze(&CorruptionError{s.path(logSuffix), l.w.end.position, report.CutReason})
+				return nil
+			}
+			if err := l.cutTail(&segments, i, &report); err != nil {
+				return err
+			}
+			break
+		}
+		s.size.Store(l.w.end.position)
+		if i+1 == len(segments) {
+			break
+		}
+		i++
+		if err := l.nextSegmentLocked(segments[i]); err != nil {
+			return err
+		}
+	}
+	l.logEnd.Store(int64(l.w.end.nextOffset))
+	l.w.newFiles = true
+	l.publish(segments, newTailRing(l.w.active, l.w.end))
+	l.env.events.Recovered(report)
+	return nil
+}
+
+// nextSegmentLocked seals the active segment of a scan and goes on with s.
+func (l *Log) nextSegmentLocked(s *segment) error {
+	w := &l.w
+	old := w.active
+	old.maybeAppendTimeEntry(w.largest)
+	if err := old.flushIndexes(); err != nil {
+		return err
+	}
+	largest := w.largest
+	old.largest.Store(&largest)
+	if _, err := s.open(vfs.ReadWrite); err != nil {
+		return err
+	}
+	s.dropIndexes()
+	l.startSegmentLocked(s)
+	return nil
+}
+
+// cutTail cuts segment i at the writer's end and removes those after it.
+func (l *Log) cutTail(segments *[]*segment, i int, report *RecoveredLog) error {
+	for n := len(*segments) - 1; n > i; n-- {
+		s := (*segments)[n]
+		report.BytesCut += s.size.Load()
+		s.deleted.Store(true)
+		if err := removeSegmentFiles(l.env.fs, l.dir, s.baseOffset); err != nil {
+			return err
+		}
+	}
+	s := (*segments)[i]
+	report.BytesCut += s.size.Load() - l.w.end.position
+	if err := l.w.file.Truncate(l.w.end.position); err != nil {
+		return fmt.Errorf("cut torn tail of %s: %w", s.path(logSuffix), err)
+	}
+	s.size.Store(l.w.end.position)
+	*segments = slices.Clone((*segments)[:i+1])
+	l.segments.Store(segments)
+	end := l.w.end.nextOffset
+	return l.w.producers.forgetSnapshots(l, func(o kafka.Offset) bool { return o > end })
+}
+
+// checkShortfall looks for data that the checkpoint vouches for and that neither
+// the segments nor the journal have.
+func (l *Log) checkShortfall() {
+	c, segments := l.w.synced, *l.segments.Load()
+	switch {
+	case l.corruption.Load() != nil || c.recoveryPoint <= c.logStart:
+		return
+	case len(segments) == 0:
+		l.freeze(&CorruptionError{Path: l.dir, Reason: fmt.Sprintf(
+			"all segments are missing: [%d, %d) should be there", c.logStart, c.recoveryPoint)})
+	case l.w.active != nil && l.w.end.nextOffset < c.recoveryPoint:
+		l.freeze(&CorruptionError{
+			Path: l.w.active.path(logSuffix), Position: l.w.end.position,
+			Reason: fmt.Sprintf("the log ends at %d and was synced up to %d",
+				l.w.end.nextOffset, c.recoveryPoint),
+		})
+	}
+}
+
+// freeze stops all appends to a log that lost data below its checkpoint: the
+// damage must be looked at, not written over. What is intact below the
+// checkpoint can be read; the log ends there.
+func (l *Log) freeze(err *CorruptionError) {
+	l.corruption.Store(err)
+	c := l.w.synced
+	segments := slices.Clone(*l.segments.Load())
+	for n := len(segments) - 1; n >= 0; n-- {
+		switch s := segments[n]; {
+		case c.segmentBase != kafka.NoOffset && s.baseOffset > c.segmentBase:
+			segments = segments[:n]
+		case s.baseOffset == c.segmentBase:
+			s.size.Store(min(s.size.Load(), int64(c.position)))
+		}
+	}
+	l.w.active, l.w.file, l.w.dirty = nil, nil, nil
+	l.publish(segments, nil)
+	l.logEnd.Store(int64(c.recoveryPoint))
+	l.reportCorrupt(err)
+}
+
+func (l *Log) reportCorrupt(err *CorruptionError) { l.env.events.Corrupt(l.id, err) }
+
+// restoreLocked makes segment number i active with its end at the boundary at,
+// and loads the writer's state as of there.
+func (l *Log) restoreLocked(i int, at boundary) error {
+	w := &l.w
+	s := (*l.segments.Load())[i]
+	f, err := s.open(vfs.ReadWrite)
+	if err != nil {
+		return err
+	}
+	interval := l.options.Load().Config.IndexIntervalBytes
+	tail, err := s.restoreIndexes(f, at, interval)
+	if err != nil {
+		return err
+	}
+	s.indexed.Store(true)
+	if err := l.loadEpochsLocked(); err != nil {
+		return err
+	}
+	if err := w.producers.restore(l, i, at); err != nil {
+		return err
+	}
+	w.active, w.file, w.end = s, f, at
+	w.sinceIndex, w.largest, w.last = tail.sinceIndex, tail.largest, tail.last
+	w.rollTimestamp, w.rollBase = noTimestamp, w.producers.nowMs
+	if at.position > 0 {
+		walk := newHeaderWalk(f, 0, at.position)
+		defer walk.close()
+		if h, err := walk.next(); err == nil {
+			w.rollTimestamp = h.maxTimestamp
+		}
+	}
+	s.trustedFrom.Store(at.position)
+	l.ring.Store(newTailRing(s, at))
+	return nil
+}
+
+// removeSegmentFiles removes a segment's files, the .log last, so that a crash
+// in between leaves a segment and not stray indexes.
+func removeSegmentFiles(fsys vfs.FS, dir string, base kafka.Offset) error {
+	for _, suffix := range []string{indexSuffix, timeIndexSuffix, snapshotSuffix, logSuffix} {
+		err := fsys.Remove(fileName(dir, base, suffix))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove segment: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
+)
+
+// activateLocked makes the log ready to append: it opens the last segment and
+// loads what appends change. A log that has no segment yet gets its directory
+// and first file here, so that a log nobody writes to has none.
+func (l *Log) activateLocked() error {
+	segments := *l.segments.Load()
+	if len(segments) == 0 {
+		return l.createFirstLocked()
+	}
+	last := len(segments) - 1
+	at := boundary{segments[last].size.Load(), l.LogEndOffset()}
+	return l.restoreLocked(last, at)
+}
+
+func (l *Log) createFirstLocked() error {
+	base := l.LogEndOffset()
+	if err := l.loadEpochsLocked(); err != nil {
+		return err
+	}
+	if err := l.env.fs.MkdirAll(l.dir); err != nil {
+		return fmt.Errorf("make log directory: %w", err)
+	}
+	l.w.hasDir, l.w.newFiles = true, true
+	s, err := l.createSegment(base)
+	if err != nil {
+		return err
+	}
+	if err := l.w.producers.restore(l, 0, boundary{0, base}); err != nil {
+		return err
+	}
+	l.startSegmentLocked(s)
+	l.publish([]*segment{s}, newTailRing(s, l.w.end))
+	return nil
+}
+
+// createSegment makes the file of a new segment.
+func (l *Log) createSegment(base kafka.Offset) (*segment, error) {
+	s := newSegment(l.env.fs, l.dir, base)
+	s.trustedFrom.Store(0)
+	if _, err := s.open(vfs.ReadWrite | vfs.Create | vfs.Truncate); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// startSegmentLocked makes s, which is empty, the active segment.
+func (l *Log) startSegmentLocked(s *segment) {
+	w := &l.w
+	w.active, w.file = s, s.file.Load().File
+	w.end = boundary{0, s.baseOffset}
+	w.sinceIndex, w.rollTimestamp = 0, noTimestamp
+	w.largest = timestampOffset{timestamp: noTimestamp, offset: s.baseOffset}
+	w.newFiles = true
+}
+
+// publish shows readers a list of segments and the ring of its last one.
+func (l *Log) publish(segments []*segment, ring *tailRing) {
+	l.ring.Store(ring)
+	l.segments.Store(&segments)
+}
+
+// rollLocked seals the active segment and starts one at base. After an error
+// the active segment goes on; what was written besides is harmless.
+func (l *Log) rollLocked(base kafka.Offset) error {
+	w := &l.w
+	old := w.active
+	old.maybeAppendTimeEntry(w.largest)
+	err := errors.Join(
+		old.offsets.flush(old.path(indexSuffix)),
+		old.times.flush(old.path(timeIndexSuffix)),
+		l.writeEpochsLocked(),
+	)
+	if err == nil {
+		err = w.producers.snapshot(l, base)
+	}
+	if err != nil {
+		return err
+	}
+	s, err := l.createSegment(base)
+	if err != nil {
+		return err
+	}
+	largest := w.largest
+	old.largest.Store(&largest)
+	l.startSegmentLocked(s)
+	l.publish(append(slices.Clone(*l.segments.Load()), s), newTailRing(s, w.end))
+	if l.options.Load().Config.FlushMessages > 1 {
+		l.requestSyncLocked(base)
+	}
+	return nil
+}
+
+// Roll seals the active segment, unless it is empty, and starts a new one.
+func (l *Log) Roll() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.writableLocked(); err != nil {
+		return err
+	}
+	if l.w.active == nil {
+		if len(*l.segments.Load()) == 0 {
+			return nil
+		}
+		if err := l.activateLocked(); err != nil {
+			return err
+		}
+	}
+	if l.w.end.position == 0 {
+		return nil
+	}
+	if err := l.rollLocked(l.w.end.nextOffset); err != nil {
+		return fmt.Errorf("roll %s: %w", l.id, err)
+	}
+	return nil
+}
+
+func (l *Log) loadEpochsLocked() error {
+	if l.w.epochsLoaded {
+		return nil
+	}
+	history, err := loadEpochs(l.env.fs, l.dir)
+	if err != nil {
+		return fmt.Errorf("leader epochs of %s: %w", l.id, err)
+	}
+	l.w.epochs, l.w.epochsLoaded = history, true
+	if c := l.w.synced; c.epochStart != kafka.NoOffset {
+		l.w.epochs, _ = l.w.epochs.assign(c.leaderEpoch, c.epochStart)
+	}
+	return nil
+}
+
+// writeEpochsLocked writes the leader epoch history out, if it changed.
+func (l *Log) writeEpochsLocked() error {
+	if !l.w.epochsDirty || !l.w.hasDir {
+		return nil
+	}
+	if err := replaceFile(l.env.fs, l.dir+"/"+epochName, l.w.epochs.encode(), true); err != nil {
+		return err
+	}
+	l.w.epochsDirty = false
+	return nil
+}

@@ -1,0 +1,135 @@
+package commitlog
+
+import (
+	"fmt"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// SyncFiles implements journal.Log: it makes everything appended so far durable
+// in the log's own files. An error is final for the log.
+func (l *Log) SyncFiles() error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	if f := l.failure.Load(); f != nil {
+		l.mu.Unlock()
+		return f.err
+	}
+	if l.w.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	dirty := l.takeDirtyLocked()
+	newFiles, active := l.w.newFiles, l.w.active
+	l.w.newFiles = false
+	point, truncations := l.pointLocked(), l.w.truncations
+	l.mu.Unlock()
+
+	err := l.syncSegments(dirty, active, newFiles)
+	if err != nil {
+		l.Failed(err)
+		return l.Err()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.w.truncations == truncations && point.recoveryPoint > l.w.synced.recoveryPoint {
+		point.logStart, point.cleanedTo = l.w.synced.logStart, l.w.synced.cleanedTo
+		l.w.synced = point
+		l.env.changed.Store(true)
+	}
+	return nil
+}
+
+// takeDirtyLocked hands out the segments that grew, with a reference each.
+func (l *Log) takeDirtyLocked() []*segment {
+	kept := l.w.dirty[:0]
+	var dirty []*segment
+	for _, s := range l.w.dirty {
+		if s.acquire() {
+			dirty = append(dirty, s)
+		}
+	}
+	l.w.dirty = kept
+	return dirty
+}
+
+// syncSegments syncs and releases them.
+func (l *Log) syncSegments(dirty []*segment, active *segment, newFiles bool) error {
+	var first error
+	for _, s := range dirty {
+		if first == nil {
+			first = s.sync(s != active)
+		}
+		s.release()
+	}
+	if first == nil && newFiles {
+		first = l.syncDirs()
+	}
+	return first
+}
+
+func (s *segment) sync(sealed bool) error {
+	h := s.file.Load()
+	if h == nil || s.deleted.Load() {
+		return nil
+	}
+	if err := h.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", s.path(logSuffix), err)
+	}
+	if !sealed {
+		return nil
+	}
+	if err := s.offsets.sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", s.path(indexSuffix), err)
+	}
+	if err := s.times.sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", s.path(timeIndexSuffix), err)
+	}
+	return nil
+}
+
+func (l *Log) syncDirs() error {
+	if err := l.env.fs.SyncDir(l.dir); err != nil {
+		return fmt.Errorf("sync %s: %w", l.dir, err)
+	}
+	if err := l.env.fs.SyncDir(topicsDir); err != nil {
+		return fmt.Errorf("sync %s: %w", topicsDir, err)
+	}
+	return nil
+}
+
+// pointLocked returns the checkpoint for the log's current end.
+func (l *Log) pointLocked() checkpointEntry {
+	w := &l.w
+	if w.active == nil {
+		return w.synced
+	}
+	point := checkpointEntry{
+		recoveryPoint: w.end.nextOffset,
+		segmentBase:   w.active.baseOffset,
+		position:      uint32(w.end.position),
+		leaderEpoch:   kafka.NoLeaderEpoch,
+		epochStart:    kafka.NoOffset,
+	}
+	if w.end.position > 0 {
+		point.lastSize, point.lastCRC = uint32(w.last.sizeBytes), w.last.crc
+	}
+	for i := len(w.epochs) - 1; i >= 0; i-- {
+		if w.epochs[i].StartOffset < w.end.nextOffset {
+			point.leaderEpoch, point.epochStart = w.epochs[i].LeaderEpoch, w.epochs[i].StartOffset
+			break
+		}
+	}
+	if w.producers.empty() {
+		point.flags |= entryNoProducers
+	}
+	return point
+}
+
+// checkpointPoint returns what the checkpoint file says of this log.
+func (l *Log) checkpointPoint() checkpointEntry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.synced
+}

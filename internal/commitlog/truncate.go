@@ -1,0 +1,178 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
+)
+
+// TruncateTo cuts the log's suffix off: everything from offset on is gone, and
+// stays gone after a crash once this returns. No append may run meanwhile; one
+// that does is refused.
+//
+// The steps, and what a crash after each leaves:
+//
+//  1. The journal forgets what it has of the suffix: it won't be replayed. The
+//     log still has its old end, or less.
+//  2. The checkpoint comes down to offset, so that the missing suffix is not
+//     taken for corruption.
+//  3. Segments are removed, the newest first, and the last one is cut. A crash
+//     in between leaves a longer log, and the caller truncates again.
+func (l *Log) TruncateTo(offset kafka.Offset) error {
+	l.mu.Lock()
+	if offset >= l.LogEndOffset() {
+		l.mu.Unlock()
+		return nil
+	}
+	if err := l.writableLocked(); err != nil {
+		l.mu.Unlock()
+		return err
+	}
+	l.w.truncating = true
+	l.mu.Unlock()
+	err := l.truncate(max(offset, l.LogStartOffset()))
+	l.mu.Lock()
+	l.w.truncating = false
+	l.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("truncate %s to %d: %w", l.id, offset, err)
+	}
+	return nil
+}
+
+func (l *Log) truncate(offset kafka.Offset) error {
+	if err := l.env.commit.Truncate(l, offset); err != nil {
+		return err
+	}
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	if err := l.lowerCheckpoint(offset); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.w.truncations++
+	if l.w.active == nil {
+		if err := l.activateLocked(); err != nil {
+			return err
+		}
+	}
+	if err := l.cutLocked(offset); err != nil {
+		return err
+	}
+	if err := l.w.file.Sync(); err != nil {
+		l.env.failLater(l, err)
+		return err
+	}
+	return l.env.fs.SyncDir(l.dir)
+}
+
+// lowerCheckpoint makes the checkpoint vouch for nothing at or above offset.
+func (l *Log) lowerCheckpoint(offset kafka.Offset) error {
+	l.mu.Lock()
+	if l.w.synced.recoveryPoint <= offset {
+		l.mu.Unlock()
+		return nil
+	}
+	segments := *l.segments.Load()
+	i := max(segmentAt(segments, offset), 0)
+	old := l.w.synced
+	point := newCheckpointEntry()
+	point.logStart, point.cleanedTo = old.logStart, min(old.cleanedTo, offset)
+	point.recoveryPoint, point.flags = offset, 0
+	if len(segments) > 0 {
+		// The segment is read from its start after a crash.
+		point.segmentBase, point.recoveryPoint = segments[i].baseOffset, min(offset, segments[i].baseOffset)
+	}
+	l.w.synced = point
+	l.mu.Unlock()
+	return l.env.checkpoint()
+}
+
+// segmentAt returns the number of the segment that holds offset, or -1.
+func segmentAt(segments []*segment, offset kafka.Offset) int {
+	return sort.Search(len(segments), func(i int) bool { return segments[i].baseOffset > offset }) - 1
+}
+
+// cutLocked removes everything from offset on from the files, the indexes, the
+// histories and the readers' view.
+func (l *Log) cutLocked(offset kafka.Offset) error {
+	segments := *l.segments.Load()
+	i := max(segmentAt(segments, offset), 0)
+	at, err := l.boundaryBefore(segments, i, offset)
+	if err != nil {
+		return err
+	}
+	kept := slices.Clone(segments[:i+1])
+	for n := len(segments) - 1; n > i; n-- {
+		segments[n].deleted.Store(true)
+		if err := removeSegmentFiles(l.env.fs, l.dir, segments[n].baseOffset); err != nil {
+			return err
+		}
+		if err := l.env.fs.SyncDir(l.dir); err != nil { // Newest first, also on disk.
+			return err
+		}
+		segments[n].release()
+	}
+	s := kept[i]
+	f, err := s.open(vfs.ReadWrite)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(at.position); err != nil {
+		l.env.failLater(l, err)
+		return err
+	}
+	s.size.Store(at.position)
+	s.verified.cut(at.position)
+	s.forgetHints()
+	s.largest.Store(nil)
+	return l.resumeAt(kept, at)
+}
+
+// resumeAt makes the last of kept active with its end at a boundary.
+func (l *Log) resumeAt(kept []*segment, at boundary) error {
+	s := kept[len(kept)-1]
+	trusted := s.trustedFrom.Load()
+	l.logEnd.Store(int64(at.nextOffset))
+	l.durableEnd.Store(min(l.durableEnd.Load(), int64(at.nextOffset)))
+	l.w.enqueuedEnd = min(l.w.enqueuedEnd, at.nextOffset)
+	l.segments.Store(&kept)
+	err := l.w.producers.forgetSnapshots(l, func(o kafka.Offset) bool { return o > at.nextOffset })
+	if err := errors.Join(err, l.restoreLocked(len(kept)-1, at)); err != nil {
+		return err
+	}
+	s.trustedFrom.Store(min(trusted, at.position))
+	l.w.epochs = l.w.epochs.truncateEnd(at.nextOffset)
+	l.w.epochsDirty = true
+	l.w.dirty = slices.DeleteFunc(l.w.dirty, func(d *segment) bool { return d.deleted.Load() })
+	return l.writeEpochsLocked()
+}
+
+// boundaryBefore returns the boundary in segment i before the batch that holds
+// offset: a batch is never cut in two.
+func (l *Log) boundaryBefore(segments []*segment, i int, offset kafka.Offset) (boundary, error) {
+	s := segments[i]
+	f, err := s.open(vfs.ReadWrite)
+	if err != nil {
+		return boundary{}, err
+	}
+	end := boundary{s.size.Load(), l.LogEndOffset()}
+	if i+1 < len(segments) {
+		end.nextOffset = segments[i+1].baseOffset
+	}
+	q := segmentRead{
+		segment: s, end: end, file: f,
+		interval: l.options.Load().Config.IndexIntervalBytes,
+	}
+	b, err := q.locate(offset)
+	if err == nil && b.position == 0 {
+		b.nextOffset = s.baseOffset
+	}
+	b.nextOffset = min(b.nextOffset, max(offset, s.baseOffset))
+	return b, err
+}
