@@ -2,10 +2,15 @@
 
 GO ?= go
 BIN := bin/strandline
+# The product's own packages: what the race detector and staticcheck run on.
+UNIT := $(shell $(GO) list ./... | grep -v '/test/')
 
 .PHONY: build
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o $(BIN) ./cmd/strandline
+
+.PHONY: test
+test: lint unit clients chaos
 
 .PHONY: lint
 lint:
@@ -14,6 +19,26 @@ lint:
 	@out=$$($(GO) tool -modfile=tools/go.mod gofumpt -l $$(git ls-files '*.go')); \
 	if [ -n "$$out" ]; then echo "not formatted by gofumpt:"; echo "$$out"; exit 1; fi
 
+# Unit, property, golden and script tests, with the race detector; fuzz targets
+# run on their corpora.
 .PHONY: unit
 unit:
-	$(GO) test -race ./...
+	$(GO) test -race $(UNIT)
+
+# Unmodified Kafka clients and tools against the real binary.
+.PHONY: clients
+clients:
+	$(GO) test -count=1 -timeout 20m -v ./test/clients/... | $(GO) run ./test/harness/brief
+
+# kill -9 and power loss of the real binary under load. STRANDLINE_CHAOS_ROUNDS
+# makes it longer or shorter.
+.PHONY: chaos
+chaos:
+	$(GO) test -count=1 -timeout 30m -v ./test/chaos/... | $(GO) run ./test/harness/brief
+
+# Every fuzz target for FUZZTIME each.
+FUZZTIME ?= 10s
+.PHONY: fuzz
+fuzz:
+	@for p in $(UNIT); do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+	echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done

@@ -1,0 +1,149 @@
+package partition
+
+import (
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+)
+
+// Storage is the data directory as the applier needs it.
+type Storage interface {
+	Log(kafka.TopicIDPartition, commitlog.Options) (*commitlog.Log, error)
+	Delete(kafka.TopicIDPartition) error
+}
+
+// Applier makes the table follow the metadata image: it opens, leads, resigns
+// and deletes partition replicas. Apply must be called for one image after the
+// other, by one goroutine at a time.
+type Applier struct {
+	Table   *Table
+	Self    kafka.BrokerID
+	Storage Storage
+	// Configure returns what a topic's configuration means for its partitions.
+	Configure func(*metadata.Topic) (commitlog.Config, Settings)
+	Now       func() time.Time
+	Logger    *slog.Logger
+	// Led is told of each partition whose leadership this broker has just taken,
+	// Lost of each that it leads no more; both may be nil.
+	Led, Lost func(*Partition)
+}
+
+// Apply follows a change of the image.
+func (a *Applier) Apply(d metadata.Delta) {
+	if len(d.Topics) == 0 {
+		return
+	}
+	var gone []*Partition
+	var led []*Partition
+	a.Table.Edit(func(e *Edit) {
+		for _, c := range d.Topics {
+			if c.New == nil {
+				gone = append(gone, e.Remove(c.Old.Name, c.Old.ID)...)
+				continue
+			}
+			led = append(led, a.applyTopic(e, c.New)...)
+		}
+	})
+	for _, p := range gone {
+		if p != nil {
+			a.delete(p)
+		}
+	}
+	for _, p := range led {
+		if a.Led != nil {
+			a.Led(p)
+		}
+	}
+}
+
+// applyTopic opens what is new and hands each partition its leadership. It
+// returns the partitions that are led under a new epoch.
+func (a *Applier) applyTopic(e *Edit, t *metadata.Topic) []*Partition {
+	config, settings := a.Configure(t)
+	var led []*Partition
+	for i := range t.Partitions {
+		mp := &t.Partitions[i]
+		if !slices.Contains(mp.Replicas, a.Self) {
+			continue
+		}
+		id := kafka.TopicIDPartition{ID: t.ID, Partition: int32(i)}
+		p := e.Get(id)
+		if p == nil {
+			var err error
+			if p, err = a.open(t.Name, id, config, settings); err != nil {
+				a.Logger.Error("partition is not available here", "topic", t.Name, "partition", i, "error", err)
+				continue
+			}
+			e.Put(p)
+		} else {
+			p.log.SetConfig(config)
+			p.Configure(settings)
+		}
+		if a.lead(p, mp) {
+			led = append(led, p)
+		}
+	}
+	return led
+}
+
+func (a *Applier) open(
+	topic string, id kafka.TopicIDPartition, config commitlog.Config, settings Settings,
+) (*Partition, error) {
+	return New(Options{Topic: topic, ID: id, Self: a.Self, Settings: settings},
+		func(onDurable func(kafka.Offset), onFailed func(error)) (*commitlog.Log, error) {
+			return a.Storage.Log(id, commitlog.Options{Config: config, OnDurable: onDurable, OnFailed: onFailed})
+		})
+}
+
+// lead gives a partition the role that the image names and reports whether it
+// leads under a new epoch.
+func (a *Applier) lead(p *Partition, mp *metadata.Partition) bool {
+	if mp.Leader != a.Self {
+		if p.Leads(kafka.NoLeaderEpoch) == nil {
+			p.Resign(false)
+			if a.Lost != nil {
+				a.Lost(p)
+			}
+		}
+		return false
+	}
+	fresh := p.Leads(kafka.NoLeaderEpoch) != nil || p.LeaderEpoch() != mp.LeaderEpoch
+	err := p.BecomeLeader(Leadership{
+		Replicas: mp.Replicas, ISR: mp.ISR, LeaderEpoch: mp.LeaderEpoch, PartitionEpoch: mp.PartitionEpoch,
+	}, a.Now())
+	if err != nil {
+		a.Logger.Error("leadership not taken", "topic", p.topic, "partition", p.id.Partition,
+			"leader_epoch", mp.LeaderEpoch, "error", err)
+		return false
+	}
+	return fresh
+}
+
+// Reconfigure applies the topics' configuration anew, after the broker's
+// defaults have changed.
+func (a *Applier) Reconfigure(topics []*metadata.Topic) {
+	for _, t := range topics {
+		config, settings := a.Configure(t)
+		for i := range t.Partitions {
+			if p := a.Table.GetByID(t.ID, int32(i)); p != nil {
+				p.log.SetConfig(config)
+				p.Configure(settings)
+			}
+		}
+	}
+}
+
+func (a *Applier) delete(p *Partition) {
+	p.Resign(true)
+	if a.Lost != nil {
+		a.Lost(p)
+	}
+	if err := a.Storage.Delete(p.id); err != nil {
+		a.Logger.Error("files of a deleted partition are still there", "topic", p.topic,
+			"partition", p.id.Partition, "error", err)
+	}
+}
