@@ -28,13 +28,13 @@ unit:
 # Unmodified Kafka clients and tools against the real binary.
 .PHONY: clients
 clients:
-	$(GO) test -count=1 -timeout 20m -v ./test/clients/... | $(GO) run ./test/harness/brief
+	$(GO) test -count=1 -timeout 20m ./test/clients/...
 
 # kill -9 and power loss of the real binary under load. STRANDLINE_CHAOS_ROUNDS
 # makes it longer or shorter.
 .PHONY: chaos
 chaos:
-	$(GO) test -count=1 -timeout 30m -v ./test/chaos/... | $(GO) run ./test/harness/brief
+	$(GO) test -count=1 -timeout 30m ./test/chaos/...
 
 # Every fuzz target for FUZZTIME each.
 FUZZTIME ?= 10s
