@@ -1,0 +1,427 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// maxPerRound limits how much input one round takes before it saves.
+const (
+	maxInboundPerRound      = 256
+	maxDecisionsPerRound    = 256
+	maxDecisionBytesInRound = 1 << 20
+)
+
+// role is what the loop knows of who leads.
+type role struct {
+	leader  uint64 // The library's id; raft.None while nobody is known to lead.
+	term    uint64
+	leading bool // This node leads.
+}
+
+// inbound is something the transport has to say.
+type inbound struct {
+	message     *raftpb.Message
+	unreachable uint64
+	snapshotTo  uint64
+	snapshotOK  bool
+}
+
+// Run drives the quorum until ctx ends, which is no error, or something fails.
+// It is called once.
+func (q *Quorum) Run(ctx context.Context) error {
+	if q.closed.Load() || q.started.Swap(true) {
+		return errors.New("run quorum: it ran or was closed already")
+	}
+	err := q.loop(ctx)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = nil
+	}
+	if q.ticker != nil {
+		q.ticker.Stop()
+	}
+	q.stopErr = ErrStopped
+	if err != nil {
+		q.stopErr = fmt.Errorf("%w: %w", ErrStopped, err)
+	}
+	q.abandon(q.stopErr)
+	close(q.stopped)
+	return err
+}
+
+// loop is the order of things: nothing is sent or applied before it is saved.
+func (q *Quorum) loop(ctx context.Context) error {
+	if err := q.start(); err != nil {
+		return err
+	}
+	for {
+		for q.node.HasReady() {
+			rd := q.node.Ready()
+			q.follow()
+			if err := q.save(rd); err != nil {
+				return err
+			}
+			q.send(rd)
+			if err := q.apply(rd); err != nil {
+				return err
+			}
+			q.node.Advance(rd)
+		}
+		if err := q.compact(); err != nil {
+			return err
+		}
+		q.publish()
+		if err := q.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// start brings the machine to the last snapshot. A lone voter does not wait
+// for a timeout to find out that nobody leads.
+func (q *Quorum) start() error {
+	if q.snapshotID != bootstrapID() {
+		if err := q.machine.Restore(q.restore); err != nil {
+			return fmt.Errorf("restore snapshot %d: %w", q.snapshotID.index, err)
+		}
+	}
+	q.restore = nil
+	q.adjustTicker()
+	if q.soleVoter() {
+		if err := q.node.Campaign(); err != nil {
+			return fmt.Errorf("campaign: %w", err)
+		}
+	}
+	return nil
+}
+
+// soleVoter reports whether this node's vote alone decides.
+func (q *Quorum) soleVoter() bool {
+	voters := q.conf.GetVoters()
+	return len(voters) == 1 && voters[0] == raftID(q.opt.NodeID) && len(q.conf.GetVotersOutgoing()) == 0
+}
+
+// adjustTicker runs the clock only where it has a use: Raft's timeouts watch
+// other nodes.
+func (q *Quorum) adjustTicker() {
+	switch alone := q.alone(); {
+	case alone && q.ticker != nil:
+		q.ticker.Stop()
+		q.ticker = nil
+	case !alone && q.ticker == nil:
+		q.ticker = time.NewTicker(q.opt.TickInterval)
+	}
+}
+
+// follow notices a change of leader before anything of the round is applied:
+// decisions of a lost term must not be mistaken for what comes instead.
+func (q *Quorum) follow() {
+	basic := q.node.BasicStatus()
+	now := role{
+		leader:  basic.Lead,
+		term:    basic.GetTerm(),
+		leading: basic.RaftState == raft.StateLeader,
+	}
+	if now == q.role {
+		return
+	}
+	before := q.role
+	q.role = now
+	if before.leading && (!now.leading || now.term != before.term) {
+		q.abandon(&NotLeaderError{Leader: brokerID(now.leader), Proposed: true})
+		if q.stager != nil {
+			q.stager.Unstage()
+		}
+	}
+	if now.leader != before.leader {
+		q.opt.Logger.Info("quorum leader changed", "node", q.opt.NodeID,
+			"leader", brokerID(now.leader), "term", now.term)
+	}
+}
+
+// save makes durable what Raft must not forget. What is committed alone is not
+// worth a sync: a node learns it anew, and it goes out with the next frame.
+func (q *Quorum) save(rd raft.Ready) error {
+	q.unsavedBytes = 0
+	hs := q.wal.hard
+	if rd.HardState != nil {
+		hs = hardState{rd.GetTerm(), rd.GetVote(), rd.GetCommit()}
+	}
+	if !raft.IsEmptySnap(rd.Snapshot) {
+		if err := q.saveSnapshot(rd.Snapshot, hs); err != nil {
+			return err
+		}
+	}
+	if !rd.MustSync {
+		q.wal.hard = hs
+		return nil
+	}
+	if err := q.wal.save(hs, rd.Entries); err != nil {
+		return err
+	}
+	if err := q.log.put(rd.Entries); err != nil {
+		return fmt.Errorf("the library broke the order of the log: %w", err)
+	}
+	return nil
+}
+
+// saveSnapshot stores a leader's snapshot, then begins the log anew behind it.
+// A crash in between is finished by recovery.
+func (q *Quorum) saveSnapshot(s *raftpb.Snapshot, hs hardState) error {
+	meta := s.GetMetadata()
+	snap := snapshot{
+		id:   entryID{meta.GetIndex(), meta.GetTerm()},
+		conf: meta.GetConfState(), data: s.GetData(),
+	}
+	if err := writeSnapshot(q.opt, snap); err != nil {
+		return fmt.Errorf("store the leader's snapshot %d: %w", snap.id.index, err)
+	}
+	if err := q.wal.reset(snap.id, hs); err != nil {
+		return err
+	}
+	q.log.reset(snap.id)
+	return nil
+}
+
+// send hands messages to the transport.
+func (q *Quorum) send(rd raft.Ready) {
+	if len(rd.Messages) > 0 {
+		q.opt.Transport.Send(rd.Messages)
+	}
+}
+
+// apply brings what is committed to the machine and lets its proposers go.
+func (q *Quorum) apply(rd raft.Ready) error {
+	if !raft.IsEmptySnap(rd.Snapshot) {
+		if err := q.applySnapshot(rd.Snapshot); err != nil {
+			return err
+		}
+	}
+	for _, e := range rd.CommittedEntries {
+		if err := q.applyEntry(e); err != nil {
+			return fmt.Errorf("apply entry %d: %w", e.GetIndex(), err)
+		}
+		q.applied = idOf(e)
+		q.sinceEntries++
+		q.sinceBytes += int64(len(e.GetData())) + entryHeaderBytes
+		if e.GetType() == raftpb.EntryNormal && len(e.GetData()) > 0 {
+			q.settle(e)
+		}
+	}
+	return nil
+}
+
+func (q *Quorum) applyEntry(e *raftpb.Entry) error {
+	var change raftpb.ConfChangeI
+	switch e.GetType() {
+	case raftpb.EntryNormal:
+		if len(e.GetData()) == 0 {
+			return nil // A new leader's first entry.
+		}
+		return q.machine.Apply(e.GetIndex(), e.GetData())
+	case raftpb.EntryConfChange:
+		c := &raftpb.ConfChange{}
+		if err := proto.Unmarshal(e.GetData(), c); err != nil {
+			return err
+		}
+		change = c
+	case raftpb.EntryConfChangeV2:
+		c := &raftpb.ConfChangeV2{}
+		if err := proto.Unmarshal(e.GetData(), c); err != nil {
+			return err
+		}
+		change = c
+	default:
+		return fmt.Errorf("type %d is not known to this build", e.GetType())
+	}
+	q.changing = true
+	q.conf = q.node.ApplyConfChange(change)
+	q.changing = false
+	q.adjustTicker()
+	return nil
+}
+
+func (q *Quorum) applySnapshot(s *raftpb.Snapshot) error {
+	meta := s.GetMetadata()
+	if err := q.machine.Restore(s.GetData()); err != nil {
+		return fmt.Errorf("restore the leader's snapshot %d: %w", meta.GetIndex(), err)
+	}
+	q.conf = meta.GetConfState()
+	q.applied = entryID{meta.GetIndex(), meta.GetTerm()}
+	q.snapshotTaken(int64(len(s.GetData())))
+	q.adjustTicker()
+	q.opt.Logger.Info("quorum snapshot received", "node", q.opt.NodeID, "index", q.applied.index)
+	return nil
+}
+
+// currentSnapshot is what a follower is sent that is too far behind.
+func (q *Quorum) currentSnapshot() (*raftpb.Snapshot, error) {
+	if q.changing {
+		return nil, raft.ErrSnapshotTemporarilyUnavailable
+	}
+	data, err := q.machine.Snapshot()
+	if err != nil {
+		return nil, fmt.Errorf("snapshot of the machine: %w", err)
+	}
+	return &raftpb.Snapshot{
+		Data: data,
+		Metadata: &raftpb.SnapshotMetadata{
+			ConfState: proto.CloneOf(q.conf), Index: new(q.applied.index), Term: new(q.applied.term),
+		},
+	}, nil
+}
+
+// compact takes a snapshot when enough was applied since the last, and forgets
+// the log before it. It runs on the loop: the machine is metadata, and stands
+// still meanwhile.
+func (q *Quorum) compact() error {
+	if q.alone() {
+		// Nobody is behind who would be sent old entries.
+		q.log.compact(q.applied.index)
+	}
+	if q.sinceEntries < q.opt.SnapshotEntries && q.sinceBytes < max(q.opt.SnapshotBytes, q.snapshotSize) {
+		return nil
+	}
+	data, err := q.machine.Snapshot()
+	if err != nil {
+		return fmt.Errorf("snapshot of the machine: %w", err)
+	}
+	before := q.snapshotID
+	err = writeSnapshot(q.opt, snapshot{q.applied, q.conf, data})
+	if errors.Is(err, errSnapshotSkipped) {
+		// A full disk: the log grows on, if it can, and the next try comes
+		// after as many entries again.
+		q.opt.Logger.Warn("quorum snapshot failed", "node", q.opt.NodeID, "error", err)
+		q.sinceEntries, q.sinceBytes = 0, 0
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	q.snapshotTaken(int64(len(data)))
+	q.forget(before)
+	return nil
+}
+
+func (q *Quorum) snapshotTaken(size int64) {
+	q.snapshotID, q.snapshotSize = q.applied, size
+	q.sinceEntries, q.sinceBytes = 0, 0
+}
+
+// forget deletes what the new snapshot makes needless. A failure costs space
+// only, and the next snapshot or start makes up for it.
+func (q *Quorum) forget(before entryID) {
+	keepFrom := q.snapshotID.index
+	if !q.alone() {
+		keepFrom -= min(keepFrom, q.opt.TrailingEntries)
+	}
+	q.log.compact(keepFrom)
+	err := q.wal.prune(keepFrom)
+	if before != q.snapshotID {
+		err = errors.Join(err, q.opt.FS.Remove(path.Join(q.opt.Dir, snapshotName(before.index))))
+	}
+	if err != nil {
+		q.opt.Logger.Warn("old quorum log not removed", "node", q.opt.NodeID, "error", err)
+	}
+}
+
+// publish tells the world about the round.
+func (q *Quorum) publish() {
+	q.publishStatus()
+	if q.role.leader != raft.None && q.applied.term == q.role.term {
+		select {
+		case <-q.ready:
+		default:
+			close(q.ready)
+		}
+	}
+}
+
+// wait sleeps until there is input and takes a round's worth of it.
+func (q *Quorum) wait(ctx context.Context) error {
+	var ticks <-chan time.Time
+	if q.ticker != nil {
+		ticks = q.ticker.C
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case p := <-q.takeable():
+		return q.decideAll(p)
+	case in := <-q.inbox:
+		q.receiveAll(in)
+	case <-ticks:
+		q.node.Tick()
+	}
+	return nil
+}
+
+// receiveAll steps one message and those that wait behind it.
+func (q *Quorum) receiveAll(in inbound) {
+	for range maxInboundPerRound {
+		q.receive(in)
+		select {
+		case in = <-q.inbox:
+		default:
+			return
+		}
+	}
+	q.receive(in)
+}
+
+func (q *Quorum) receive(in inbound) {
+	switch {
+	case in.message != nil:
+		if err := q.node.Step(in.message); err != nil {
+			q.opt.Logger.Debug("quorum message dropped", "node", q.opt.NodeID,
+				"from", brokerID(in.message.GetFrom()), "error", err)
+		}
+	case in.snapshotTo != 0 && in.snapshotOK:
+		q.node.ReportSnapshot(in.snapshotTo, raft.SnapshotFinish)
+	case in.snapshotTo != 0:
+		q.node.ReportSnapshot(in.snapshotTo, raft.SnapshotFailure)
+	default:
+		q.node.ReportUnreachable(in.unreachable)
+	}
+}
+
+// Receive takes a message from another node, which quorum owns from then on.
+// It waits while too many wait before it.
+func (q *Quorum) Receive(ctx context.Context, message *raftpb.Message) error {
+	if t := message.GetType(); raft.IsLocalMsg(t) || t == raftpb.MsgProp {
+		return fmt.Errorf("message of type %s does not come from other nodes", message.GetType())
+	}
+	return q.push(ctx, inbound{message: message})
+}
+
+// ReportUnreachable says that a message to a node was lost, so that the leader
+// probes it before sending more.
+func (q *Quorum) ReportUnreachable(ctx context.Context, node kafka.BrokerID) error {
+	return q.push(ctx, inbound{unreachable: raftID(node)})
+}
+
+// ReportSnapshot says that the transfer of a snapshot to a node ended, and how.
+// Until then the leader sends it nothing else.
+func (q *Quorum) ReportSnapshot(ctx context.Context, node kafka.BrokerID, ok bool) error {
+	return q.push(ctx, inbound{snapshotTo: raftID(node), snapshotOK: ok})
+}
+
+func (q *Quorum) push(ctx context.Context, in inbound) error {
+	select {
+	case q.inbox <- in:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-q.stopped:
+		return q.stopErr
+	}
+}
