@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/producerstate"
+	"github.com/strandline/strandline/internal/record"
+)
+
+// transactionsRefused is told to clients that ask for transactions.
+const transactionsRefused = "this broker offers idempotent producers but no transactions: " +
+	"leave transactional.id unset"
+
+// codeOf is the one place where errors of other rooms become protocol codes.
+func codeOf(err error) kafka.Code {
+	if err == nil {
+		return kafka.ErrNone
+	}
+	var (
+		coded     *kafka.Error
+		invalid   *record.InvalidError
+		fenced    *partition.FencedEpochError
+		unknown   *partition.UnknownEpochError
+		replicas  *partition.NotEnoughReplicasError
+		outOf     *commitlog.OffsetOutOfRangeError
+		corrupt   *commitlog.CorruptionError
+		tooLarge  *commitlog.BatchTooLargeError
+		sequence  *producerstate.OutOfOrderSequenceError
+		epoch     *producerstate.InvalidEpochError
+		unknownID *producerstate.UnknownProducerError
+	)
+	switch {
+	case errors.As(err, &coded):
+		return coded.Code
+	case errors.As(err, &invalid):
+		return invalidCode(invalid.Reason)
+	case errors.As(err, &fenced):
+		return kafka.ErrFencedLeaderEpoch
+	case errors.As(err, &unknown):
+		return kafka.ErrUnknownLeaderEpoch
+	case errors.As(err, &replicas):
+		return kafka.ErrNotEnoughReplicas
+	case errors.As(err, &outOf):
+		return kafka.ErrOffsetOutOfRange
+	case errors.As(err, &corrupt):
+		return kafka.ErrCorruptMessage
+	case errors.As(err, &sequence):
+		return kafka.ErrOutOfOrderSequenceNumber
+	case errors.As(err, &epoch):
+		return kafka.ErrInvalidProducerEpoch
+	case errors.As(err, &unknownID):
+		return kafka.ErrUnknownProducerID
+	case errors.Is(err, partition.ErrNotLeader):
+		return kafka.ErrNotLeaderOrFollower
+	case errors.Is(err, partition.ErrDeleted), errors.Is(err, commitlog.ErrDeleted):
+		return kafka.ErrUnknownTopicOrPartition
+	case errors.As(err, &tooLarge):
+		return kafka.ErrRecordListTooLarge
+	case errors.Is(err, commitlog.ErrTruncating):
+		return kafka.ErrNotLeaderOrFollower
+	case errors.Is(err, commitlog.ErrOffline), errors.Is(err, syscall.ENOSPC):
+		return kafka.ErrKafkaStorageError
+	case errors.Is(err, context.DeadlineExceeded):
+		return kafka.ErrRequestTimedOut
+	case errors.Is(err, context.Canceled):
+		return kafka.ErrNotLeaderOrFollower
+	}
+	return kafka.ErrUnknownServerError
+}
+
+// produceError returns what a producer is told: code, message, and the index of
+// the offending record or -1.
+func produceError(err error) (kafka.Code, string, int32) {
+	at := int32(-1)
+	var invalid *record.InvalidError
+	if errors.As(err, &invalid) {
+		at = int32(invalid.RecordIndex)
+	}
+	return codeOf(err), messageOf(err), at
+}
+
+// fetchError returns the code a reader is told.
+func fetchError(err error) kafka.Code { return codeOf(err) }
+
+// messageOf returns what a client is told in words. A full disk gets the words
+// it needs; everything else already carries them.
+func messageOf(err error) string {
+	var coded *kafka.Error
+	switch {
+	case errors.As(err, &coded):
+		return coded.Message
+	case errors.Is(err, syscall.ENOSPC):
+		return "the broker's disk is full: try again; nothing was lost, and freeing space is enough to go on"
+	}
+	return err.Error()
+}
+
+// invalidCode is the code of a batch that was refused.
+func invalidCode(r record.Reason) kafka.Code {
+	switch r {
+	case record.ReasonCorrupt:
+		return kafka.ErrCorruptMessage
+	case record.ReasonInvalidRecord:
+		return kafka.ErrInvalidRecord
+	case record.ReasonInvalidTimestamp:
+		return kafka.ErrInvalidTimestamp
+	case record.ReasonTooLarge:
+		return kafka.ErrMessageTooLarge
+	case record.ReasonUnsupportedCodec:
+		return kafka.ErrUnsupportedCompressionType
+	}
+	return kafka.ErrUnknownServerError
+}

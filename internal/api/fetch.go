@@ -1,0 +1,293 @@
+package api
+
+// Fetch, versions 4-18.
+//
+//	v4  read_committed      v5  log start offset     v7  sessions (KIP-227)
+//	v9  current leader epoch (KIP-320)               v11 rack (KIP-392)
+//	v12 flexible, last fetched epoch (KIP-595)       v13 topics by id (KIP-516)
+//	v15 replica state (KIP-903)                      v16 node endpoints (KIP-951)
+//	v17 directory ids, v18 high watermark: of followers, ignored from consumers
+//
+// The answer waits in the connection's write loop until it has min_bytes, or an
+// error to tell, or max_wait is over. It waits on the very partitions it names
+// and reads again only those whose high watermark moved. Record bytes are not
+// touched: the writer is handed file ranges.
+//
+// Deviations from Kafka: the answer never ends in part of a batch.
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/wire"
+)
+
+// fetchHandler answers Fetch requests.
+type fetchHandler struct {
+	s        *Services
+	sessions *sessionCache
+}
+
+// fetchEntry is one partition of one fetch.
+type fetchEntry struct {
+	want   *fetchedPartition
+	part   *partition.Partition
+	waiter partition.Waiter
+	// waiting says that waiter is registered with part.
+	waiting bool
+	result  partition.ReadResult
+	size    int
+	code    kafka.Code
+}
+
+// fetchReply is the answer to one request.
+type fetchReply struct {
+	handler   *fetchHandler
+	wire      *wire.Request
+	version   int16
+	code      kafka.Code // Of the whole request.
+	session   *fetchSession
+	sessionID int32
+	full      bool // Answer with every partition, changed or not.
+	isolation partition.Isolation
+	minBytes  int
+	maxBytes  int
+	deadline  time.Time
+	entries   []fetchEntry
+	total     int // Bytes of records collected.
+	failed    bool
+	started   bool
+}
+
+func (h *fetchHandler) handle(_ context.Context, w *wire.Request) wire.Response {
+	var req kmsg.FetchRequest
+	req.Version = w.Version
+	if err := decode(&req, w.Body); err != nil {
+		return badRequest(w, err)
+	}
+	r := &fetchReply{
+		handler: h, wire: w, version: w.Version,
+		isolation: partition.Isolation(req.IsolationLevel),
+		minBytes:  int(req.MinBytes),
+		maxBytes:  int(min(req.MaxBytes, h.s.Broker().FetchMaxBytes)),
+		deadline:  h.s.Now().Add(time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond),
+	}
+	if req.ReplicaID >= 0 {
+		// Only brokers may fetch as replicas, and none does on this listener
+		// (CVE-2018-1288).
+		r.code = kafka.ErrClusterAuthorizationFailed
+		return r
+	}
+	wanted, err := h.sessions.begin(r, &req)
+	if err != kafka.ErrNone {
+		r.code = err
+		return r
+	}
+	r.entries = make([]fetchEntry, len(wanted))
+	for i, want := range wanted {
+		r.entries[i].want = want
+	}
+	w.Release()
+	return r
+}
+
+// Done implements wire.Response.
+func (r *fetchReply) Done() bool {
+	if r.code != kafka.ErrNone {
+		return true
+	}
+	for i := range r.entries {
+		e := &r.entries[i]
+		if !r.started || e.waiting && e.waiter.Fired() {
+			e.waiting = false
+			r.read(e)
+		}
+	}
+	r.started = true
+	if r.total >= r.minBytes || r.failed || len(r.entries) == 0 {
+		return true
+	}
+	return r.park()
+}
+
+// read collects one partition within the bytes that are left.
+func (r *fetchReply) read(e *fetchEntry) {
+	r.total -= e.size
+	e.size = 0
+	e.result.Chunk.Release()
+	e.result = partition.ReadResult{}
+	if e.part == nil {
+		e.part, e.code = r.handler.s.fetchable(e.want)
+	}
+	if e.code == kafka.ErrNone {
+		var err error
+		e.result, err = e.part.Read(partition.ReadOptions{
+			From: e.want.fetchOffset, Isolation: r.isolation, CurrentEpoch: e.want.leaderEpoch,
+			MaxBytes: min(int(e.want.maxBytes), r.maxBytes-r.total), MinOneBatch: r.total == 0,
+		})
+		e.code = fetchError(err)
+		e.size = e.result.Chunk.Size()
+		r.total += e.size
+	}
+	r.failed = r.failed || e.code != kafka.ErrNone
+}
+
+// park registers with every partition and reports whether there is something
+// to send after all, because one moved in between.
+func (r *fetchReply) park() bool {
+	for i := range r.entries {
+		e := &r.entries[i]
+		for !e.waiting {
+			e.waiting = e.part.Wait(&e.waiter, r.wire, e.result.HighWatermark+1)
+			if e.waiting {
+				// Only now: a partition that resigned before wakes nobody.
+				if err := e.part.Leads(e.want.leaderEpoch); err != nil {
+					e.code, r.failed = fetchError(err), true
+				}
+				break
+			}
+			if r.read(e); r.total >= r.minBytes || r.failed {
+				return true
+			}
+		}
+	}
+	return r.failed
+}
+
+// Deadline implements wire.Response.
+func (r *fetchReply) Deadline() time.Time { return r.deadline }
+
+// Encode implements wire.Response.
+func (r *fetchReply) Encode(w *wire.Writer) error {
+	defer r.release()
+	for i := range r.entries {
+		if e := &r.entries[i]; e.waiting {
+			e.part.StopWaiting(&e.waiter)
+			e.waiting = false
+		}
+	}
+	if r.session != nil {
+		r.session.answered(r)
+	}
+	e := encoder{flexible: r.version >= 12}
+	w.Append(func(dst []byte) []byte {
+		e.dst = dst
+		e.int32(0) // Throttle time.
+		if r.version >= 7 {
+			e.code(r.code)
+			e.int32(r.sessionID)
+		}
+		return e.dst
+	})
+	r.encodeTopics(w, &e)
+	w.Append(func(dst []byte) []byte {
+		e.dst = dst
+		e.noTags()
+		return e.dst
+	})
+	return nil
+}
+
+// release gives back the chunks that were not handed to the writer.
+func (r *fetchReply) release() {
+	for i := range r.entries {
+		r.entries[i].result.Chunk.Release()
+	}
+	if r.session != nil {
+		r.session.end()
+	}
+}
+
+// encodeTopics writes the partitions that have something to say, grouped by
+// topic in runs, in the order of the fetch.
+func (r *fetchReply) encodeTopics(w *wire.Writer, e *encoder) {
+	send := make([]*fetchEntry, 0, len(r.entries))
+	topics := 0
+	for i := range r.entries {
+		en := &r.entries[i]
+		if r.code == kafka.ErrNone && (r.full || en.worthSending()) {
+			if len(send) == 0 || !send[len(send)-1].want.sameTopic(en.want) {
+				topics++
+			}
+			send = append(send, en)
+		}
+	}
+	w.Append(func(dst []byte) []byte {
+		e.dst = dst
+		e.arrayLen(topics)
+		return e.dst
+	})
+	for len(send) > 0 {
+		n := 1
+		for n < len(send) && send[n].want.sameTopic(send[0].want) {
+			n++
+		}
+		for i, en := range send[:n] {
+			r.encodePartition(w, e, en, i == 0, n)
+		}
+		w.Append(func(dst []byte) []byte {
+			e.dst = dst
+			e.noTags()
+			return e.dst
+		})
+		send = send[n:]
+	}
+}
+
+// encodePartition writes one partition, the first of a topic behind the
+// topic's own header.
+func (r *fetchReply) encodePartition(w *wire.Writer, e *encoder, en *fetchEntry, first bool, n int) {
+	res := &en.result
+	hw, lso, start := res.HighWatermark, res.LastStableOffset, res.LogStartOffset
+	if en.code != kafka.ErrNone && en.code != kafka.ErrOffsetOutOfRange {
+		hw, lso, start = kafka.NoOffset, kafka.NoOffset, kafka.NoOffset
+	}
+	en.want.sent(hw, start, en.code)
+	w.Append(func(dst []byte) []byte {
+		e.dst = dst
+		if first {
+			if r.version >= 13 {
+				e.topicID(en.want.id)
+			} else {
+				e.string(en.want.topic)
+			}
+			e.arrayLen(n)
+		}
+		e.int32(en.want.partition)
+		e.code(en.code)
+		e.int64(int64(hw))
+		e.int64(int64(lso))
+		if r.version >= 5 {
+			e.int64(int64(start))
+		}
+		if r.isolation == partition.ReadCommitted {
+			e.arrayLen(0)
+		} else {
+			e.nullArray()
+		}
+		if r.version >= 11 {
+			e.int32(-1) // Preferred read replica.
+		}
+		e.bytesLen(en.size)
+		return e.dst
+	})
+	if en.size > 0 {
+		w.Chunk(res.Chunk)
+		res.Chunk = commitlog.Chunk{} // The writer's now.
+	}
+	w.Append(func(dst []byte) []byte {
+		e.dst = dst
+		e.noTags()
+		return e.dst
+	})
+}
+
+// worthSending says whether an incremental answer names the partition.
+func (e *fetchEntry) worthSending() bool {
+	return e.size > 0 || e.want.changed(e.result.HighWatermark, e.result.LogStartOffset, e.code)
+}

@@ -1,0 +1,172 @@
+package api
+
+// ListOffsets, versions 1-11, and OffsetForLeaderEpoch, versions 2-4.
+//
+//	v2 isolation   v4 leader epoch   v6 flexible   v7 max timestamp (KIP-734)
+//	v8 earliest local (KIP-405)      v9 latest tiered   v11 earliest pending upload
+//
+// Without tiered storage every record is local, nothing is in a tier, and
+// nothing waits for an upload: the special timestamps are answered so.
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/wire"
+)
+
+// The timestamps that stand for a place in the log.
+const (
+	latestTimestamp                = -1
+	earliestTimestamp              = -2
+	maxTimestamp                   = -3
+	earliestLocalTimestamp         = -4
+	latestTieredTimestamp          = -5
+	earliestPendingUploadTimestamp = -6
+)
+
+func (s *Services) listOffsets(
+	_ context.Context, _ *wire.Request, req *kmsg.ListOffsetsRequest,
+) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewListOffsetsResponseTopic()
+		rt.Topic = t.Topic
+		for i := range t.Partitions {
+			rt.Partitions = append(rt.Partitions, s.listOffset(req, t.Topic, &t.Partitions[i]))
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+func (s *Services) listOffset(
+	req *kmsg.ListOffsetsRequest, topic string, rp *kmsg.ListOffsetsRequestTopicPartition,
+) kmsg.ListOffsetsResponseTopicPartition {
+	out := kmsg.NewListOffsetsResponseTopicPartition()
+	out.Partition, out.Offset, out.Timestamp, out.LeaderEpoch = rp.Partition, -1, -1, -1
+	p, code := s.leading(topic, rp.Partition, kafka.LeaderEpoch(rp.CurrentLeaderEpoch))
+	if code != kafka.ErrNone {
+		out.ErrorCode = int16(code)
+		return out
+	}
+	bound := p.HighWatermark()
+	if partition.Isolation(req.IsolationLevel) == partition.ReadCommitted {
+		bound = p.LastStableOffset()
+	}
+	log := p.Log()
+	set := func(offset kafka.Offset, timestamp int64, epoch kafka.LeaderEpoch) {
+		out.Offset, out.Timestamp, out.LeaderEpoch = int64(offset), timestamp, int32(epoch)
+	}
+	switch {
+	case rp.Timestamp == latestTimestamp:
+		set(bound, -1, p.LeaderEpoch())
+	case rp.Timestamp == earliestTimestamp, rp.Timestamp == earliestLocalTimestamp,
+		rp.Timestamp == earliestPendingUploadTimestamp && req.Version >= 11:
+		start := log.LogStartOffset()
+		epoch, err := log.EpochAt(start)
+		if out.ErrorCode = int16(codeOf(err)); err == nil {
+			set(start, -1, epoch)
+		}
+	case rp.Timestamp == maxTimestamp:
+		at, found, err := log.OffsetOfMaxTimestamp(bound)
+		if out.ErrorCode = int16(codeOf(err)); err == nil && found {
+			set(at.Offset, at.Timestamp, at.LeaderEpoch)
+		}
+	case rp.Timestamp == latestTieredTimestamp:
+		set(kafka.NoOffset, -1, p.LeaderEpoch())
+	case rp.Timestamp < 0:
+		out.ErrorCode = int16(kafka.ErrUnsupportedVersion)
+	default:
+		at, found, err := log.OffsetForTimestamp(rp.Timestamp, bound)
+		if out.ErrorCode = int16(codeOf(err)); err == nil && found {
+			set(at.Offset, at.Timestamp, at.LeaderEpoch)
+		}
+	}
+	return out
+}
+
+// leading finds a partition that this broker leads under the epoch the client
+// believes in.
+func (s *Services) leading(topic string, i int32, believed kafka.LeaderEpoch) (*partition.Partition, kafka.Code) {
+	view, code := s.resolve(topic, kafka.TopicID{}, false)
+	if code != kafka.ErrNone {
+		return nil, code
+	}
+	p := view.partition(i)
+	if p == nil {
+		code, _ := view.noPartition(i)
+		return nil, code
+	}
+	return p, codeOf(p.Leads(believed))
+}
+
+func (s *Services) offsetForLeaderEpoch(
+	_ context.Context, _ *wire.Request, req *kmsg.OffsetForLeaderEpochRequest,
+) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		rt.Topic = t.Topic
+		for _, rp := range t.Partitions {
+			out := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			out.Partition, out.EndOffset, out.LeaderEpoch = rp.Partition, -1, -1
+			p, code := s.leading(t.Topic, rp.Partition, kafka.LeaderEpoch(rp.CurrentLeaderEpoch))
+			if out.ErrorCode = int16(code); code == kafka.ErrNone {
+				epoch, end, err := p.EndOffsetForEpoch(kafka.LeaderEpoch(rp.LeaderEpoch))
+				out.ErrorCode = int16(codeOf(err))
+				out.LeaderEpoch, out.EndOffset = int32(epoch), int64(end)
+			}
+			rt.Partitions = append(rt.Partitions, out)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+func (s *Services) deleteRecords(
+	_ context.Context, _ *wire.Request, req *kmsg.DeleteRecordsRequest,
+) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewDeleteRecordsResponseTopic()
+		rt.Topic = t.Topic
+		for _, rp := range t.Partitions {
+			out := kmsg.NewDeleteRecordsResponseTopicPartition()
+			out.Partition, out.LowWatermark = rp.Partition, -1
+			low, err := s.deletePartitionRecords(t.Topic, rp.Partition, kafka.Offset(rp.Offset))
+			if out.ErrorCode = int16(codeOf(err)); err == nil {
+				out.LowWatermark = int64(low)
+			}
+			rt.Partitions = append(rt.Partitions, out)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+// deletePartitionRecords advances the log start offset; -1 stands for the high
+// watermark.
+func (s *Services) deletePartitionRecords(topic string, i int32, to kafka.Offset) (kafka.Offset, error) {
+	p, code := s.leading(topic, i, kafka.NoLeaderEpoch)
+	if code != kafka.ErrNone {
+		return 0, &kafka.Error{Code: code}
+	}
+	if view, _ := s.resolve(topic, kafka.TopicID{}, false); !view.config.CleanupDelete {
+		return 0, &kafka.Error{Code: kafka.ErrPolicyViolation,
+			Message: "records of a topic that is only compacted cannot be deleted by offset"}
+	}
+	if to == -1 {
+		to = p.HighWatermark()
+	}
+	if to < 0 || to > p.HighWatermark() {
+		return 0, &kafka.Error{Code: kafka.ErrOffsetOutOfRange}
+	}
+	if err := p.Log().DeleteRecords(to); err != nil {
+		return 0, err
+	}
+	return p.Log().LogStartOffset(), nil
+}

@@ -1,0 +1,285 @@
+package api
+
+// Produce, versions 3-13.
+//
+//	v3  record batch v2 only (KIP-896 floor)    v8  record errors (KIP-467)
+//	v9  flexible   v10 current leader in the answer (KIP-951)
+//	v13 topics by id (KIP-516)
+//
+// A batch is validated outside of any lock, appended in the order in which its
+// request was read from the connection, and answered in that order: at once for
+// acks=1, when the high watermark has passed it for acks=all, never for acks=0.
+// The answer waits in the connection's write loop while the next request is
+// appended, so pipelining costs nothing.
+//
+// Deviations from Kafka: acks=all is answered after the sync. A request whose
+// partition was refused with acks=0 closes the connection, as in Kafka.
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/wire"
+)
+
+// produceHandler answers Produce requests.
+type produceHandler struct {
+	s    *Services
+	pool sync.Pool // of *produceReply: their slices are worth keeping.
+}
+
+// produced is the outcome of one partition of a request.
+type produced struct {
+	index   int32
+	code    kafka.Code
+	message string
+	info    commitlog.AppendInfo
+	record  int32 // Index of the offending record, or -1.
+	part    *partition.Partition
+}
+
+// producedTopic is the outcome of one topic: results[first:end].
+type producedTopic struct {
+	name       string
+	id         kafka.TopicID
+	first, end int
+}
+
+// produceReply is the answer to one request. It is done when every partition's
+// high watermark has passed what was appended to it.
+type produceReply struct {
+	handler  *produceHandler
+	wire     *wire.Request
+	req      kmsg.ProduceRequest
+	version  int16
+	deadline time.Time
+	topics   []producedTopic
+	results  []produced
+	batches  []record.Batch // Scratch.
+	// waiting counts down: results[waiting:] are settled. The last appended is
+	// waited for first, because the committer reports logs in the order of
+	// their appends: when it is through, the others are too.
+	waiting  int
+	waiter   partition.Waiter
+	waitedOn *partition.Partition
+}
+
+func (h *produceHandler) handle(_ context.Context, w *wire.Request) wire.Response {
+	r, _ := h.pool.Get().(*produceReply)
+	if r == nil {
+		r = &produceReply{}
+	}
+	r.handler, r.wire, r.version = h, w, w.Version
+	r.topics, r.results, r.waitedOn, r.waiting = r.topics[:0], r.results[:0], nil, 0
+	r.req.Version = w.Version
+	if err := decode(&r.req, w.Body); err != nil {
+		return badRequest(w, err)
+	}
+	acks := partition.Acks(r.req.Acks)
+	now := h.s.Now()
+	for i := range r.req.Topics {
+		r.appendTopic(&r.req.Topics[i], acks, now)
+	}
+	w.Release() // Everything is in the page cache; the buffer is free.
+	if acks == partition.AcksNone {
+		return r.finishUnanswered()
+	}
+	if acks == partition.AcksAll {
+		r.waiting = len(r.results)
+		r.deadline = now.Add(time.Duration(max(r.req.TimeoutMillis, 0)) * time.Millisecond)
+	}
+	return r
+}
+
+// finishUnanswered ends an acks=0 request: a failure can only be told by
+// closing the connection.
+func (r *produceReply) finishUnanswered() wire.Response {
+	for i := range r.results {
+		if p := &r.results[i]; p.code != kafka.ErrNone {
+			return wire.Close("produce with acks=0 failed: " + p.code.String() + ": " + p.message)
+		}
+	}
+	r.handler.pool.Put(r)
+	return nil
+}
+
+func (r *produceReply) appendTopic(t *kmsg.ProduceRequestTopic, acks partition.Acks, now time.Time) {
+	first := len(r.results)
+	topic, code := r.handler.s.resolve(t.Topic, t.TopicID, r.version >= 13)
+	for i := range t.Partitions {
+		rp := &t.Partitions[i]
+		out := produced{index: rp.Partition, record: -1, info: commitlog.AppendInfo{
+			BaseOffset: kafka.NoOffset, LogAppendTimeMs: -1, LogStartOffset: kafka.NoOffset,
+		}}
+		if code != kafka.ErrNone {
+			out.code, out.message = code, unknownTopicMessage(t.Topic, t.TopicID)
+		} else {
+			r.appendPartition(topic, rp, acks, now, &out)
+		}
+		r.results = append(r.results, out)
+	}
+	r.topics = append(r.topics, producedTopic{topic.name, t.TopicID, first, len(r.results)})
+}
+
+func (r *produceReply) appendPartition(
+	topic *topicView, rp *kmsg.ProduceRequestTopicPartition, acks partition.Acks, now time.Time, out *produced,
+) {
+	p := topic.partition(rp.Partition)
+	err := r.parse(rp.Records, topic.config, acks, now)
+	switch {
+	case p == nil:
+		out.code, out.message = topic.noPartition(rp.Partition)
+		return
+	case topic.internal:
+		out.code = kafka.ErrInvalidTopicException
+		out.message = "topic " + topic.name + " is internal: only the broker writes to it"
+		return
+	case err == nil:
+		out.info, err = p.Append(r.batches, acks, now)
+	}
+	if err != nil {
+		out.code, out.message, out.record = produceError(err)
+		return
+	}
+	out.part = p
+}
+
+// parse validates the record data of one partition into r.batches.
+func (r *produceReply) parse(data []byte, topic *config.Topic, acks partition.Acks, now time.Time) error {
+	r.batches = r.batches[:0]
+	if acks < partition.AcksAll || acks > partition.AcksLeader {
+		return &kafka.Error{Code: kafka.ErrInvalidRequiredAcks, Message: "acks must be 0, 1 or -1 (all)"}
+	}
+	if len(data) == 0 {
+		return &kafka.Error{Code: kafka.ErrInvalidRecord, Message: "the request has no record batch for this partition"}
+	}
+	limits := produceLimits(topic, now)
+	for len(data) > 0 {
+		b, rest, err := record.Next(data)
+		if err != nil {
+			return err
+		}
+		if len(r.batches) == 1 {
+			return &kafka.Error{
+				Code:    kafka.ErrInvalidRecord,
+				Message: "a produce request may carry one record batch a partition: send the others in requests of their own",
+			}
+		}
+		if err := record.ValidateProduced(b, limits); err != nil {
+			return err
+		}
+		if b.IsTransactional() {
+			return &kafka.Error{Code: kafka.ErrInvalidTxnState, Message: transactionsRefused}
+		}
+		r.batches, data = append(r.batches, b), rest
+	}
+	return nil
+}
+
+// Done implements wire.Response.
+func (r *produceReply) Done() bool {
+	if r.waitedOn != nil && !r.waiter.Fired() {
+		return false
+	}
+	r.waitedOn = nil
+	for r.waiting > 0 {
+		p := &r.results[r.waiting-1]
+		if p.part == nil || p.part.HighWatermark() > p.info.LastOffset {
+			r.waiting--
+			continue
+		}
+		if !p.part.Wait(&r.waiter, r.wire, p.info.LastOffset+1) {
+			continue
+		}
+		// Only now: a partition that resigned before the line above wakes nobody.
+		if err := p.part.Leads(kafka.NoLeaderEpoch); err != nil {
+			p.part.StopWaiting(&r.waiter)
+			p.code, p.message, _ = produceError(err)
+			p.part = nil
+			continue
+		}
+		r.waitedOn = p.part
+		return false
+	}
+	return true
+}
+
+// Deadline implements wire.Response.
+func (r *produceReply) Deadline() time.Time { return r.deadline }
+
+// Encode implements wire.Response.
+func (r *produceReply) Encode(w *wire.Writer) error {
+	r.settleLate()
+	w.Append(r.appendTo)
+	r.handler.pool.Put(r)
+	return nil
+}
+
+// settleLate decides what was not acknowledged by the deadline.
+func (r *produceReply) settleLate() {
+	if r.waitedOn != nil {
+		r.waitedOn.StopWaiting(&r.waiter)
+		r.waitedOn = nil
+	}
+	for ; r.waiting > 0; r.waiting-- {
+		p := &r.results[r.waiting-1]
+		if p.part != nil && p.part.HighWatermark() <= p.info.LastOffset {
+			p.code = kafka.ErrRequestTimedOut
+			p.message = "the records were written but not acknowledged by every in-sync replica in time"
+		}
+	}
+}
+
+func (r *produceReply) appendTo(dst []byte) []byte {
+	e := encoder{dst: dst, flexible: r.version >= 9}
+	e.arrayLen(len(r.topics))
+	for _, t := range r.topics {
+		if r.version >= 13 {
+			e.topicID(t.id)
+		} else {
+			e.string(t.name)
+		}
+		e.arrayLen(t.end - t.first)
+		for i := t.first; i < t.end; i++ {
+			r.appendResult(&e, &r.results[i])
+		}
+		e.noTags()
+	}
+	e.int32(0) // Throttle time.
+	e.noTags()
+	return e.dst
+}
+
+func (r *produceReply) appendResult(e *encoder, p *produced) {
+	info := p.info
+	if p.code != kafka.ErrNone {
+		info = commitlog.AppendInfo{BaseOffset: kafka.NoOffset, LogAppendTimeMs: -1, LogStartOffset: info.LogStartOffset}
+	}
+	e.int32(p.index)
+	e.code(p.code)
+	e.int64(int64(info.BaseOffset))
+	e.int64(info.LogAppendTimeMs)
+	if r.version >= 5 {
+		e.int64(int64(info.LogStartOffset))
+	}
+	if r.version >= 8 {
+		if p.record >= 0 {
+			e.arrayLen(1)
+			e.int32(p.record)
+			e.nullableString(p.message)
+			e.noTags()
+		} else {
+			e.arrayLen(0)
+		}
+		e.nullableString(p.message)
+	}
+	e.noTags()
+}

@@ -1,0 +1,79 @@
+package api
+
+// InitProducerId, versions 0-5 (idempotent producers only), and
+// DescribeProducers, version 0.
+//
+//	v2 flexible   v3 producer id and epoch to go on with (KIP-360)
+//	v4 PRODUCER_FENCED   v5 TRANSACTION_ABORTABLE (KIP-890)
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/wire"
+)
+
+func (s *Services) initProducerID(
+	ctx context.Context, _ *wire.Request, req *kmsg.InitProducerIDRequest,
+) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+	resp.ProducerID, resp.ProducerEpoch = -1, -1
+	if req.TransactionalID != nil {
+		// The protocol has no room for words here; the log says them.
+		s.Logger.Warn("transactional producer refused", "transactional_id", *req.TransactionalID,
+			"reason", transactionsRefused)
+		resp.ErrorCode = int16(kafka.ErrUnsupportedVersion)
+		return resp
+	}
+	id, err := s.Control.NextProducerID(ctx)
+	if err != nil {
+		s.Logger.Warn("no producer id to give", "error", err)
+		resp.ErrorCode = int16(codeOf(err))
+		return resp
+	}
+	resp.ProducerID, resp.ProducerEpoch = int64(id), 0
+	return resp
+}
+
+func (s *Services) describeProducers(
+	_ context.Context, _ *wire.Request, req *kmsg.DescribeProducersRequest,
+) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewDescribeProducersResponseTopic()
+		rt.Topic = t.Topic
+		for _, i := range t.Partitions {
+			out := kmsg.NewDescribeProducersResponseTopicPartition()
+			out.Partition = i
+			p, code := s.leading(t.Topic, i, kafka.NoLeaderEpoch)
+			if out.ErrorCode = int16(code); code == kafka.ErrNone {
+				var err error
+				out.ActiveProducers, err = activeProducers(p)
+				out.ErrorCode = int16(codeOf(err))
+			} else {
+				out.ErrorMessage = ptr(unknownTopicMessage(t.Topic, kafka.TopicID{}))
+			}
+			rt.Partitions = append(rt.Partitions, out)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
+}
+
+func activeProducers(
+	p *partition.Partition,
+) ([]kmsg.DescribeProducersResponseTopicPartitionActiveProducer, error) {
+	entries, err := p.Log().Producers()
+	var out []kmsg.DescribeProducersResponseTopicPartitionActiveProducer
+	for _, e := range entries {
+		out = append(out, kmsg.DescribeProducersResponseTopicPartitionActiveProducer{
+			ProducerID: int64(e.ProducerID), ProducerEpoch: int32(e.ProducerEpoch),
+			LastSequence: e.LastSequence, LastTimestamp: e.LastTimestamp,
+			CoordinatorEpoch: e.CoordinatorEpoch, CurrentTxnStartOffset: int64(e.CurrentTxnFirstOffset),
+		})
+	}
+	return out, err
+}

@@ -1,0 +1,56 @@
+// Package api answers the Kafka protocol: one file per request or per family of
+// small ones, and one table (table.go) of keys, versions and handlers.
+//
+// It assumes that package wire calls a handler in the order in which a
+// connection's requests arrived, and writes the answers in that order. A handler
+// decodes, resolves and authorises, calls the room that owns the matter, and
+// turns the outcome into the protocol's bytes. Handlers of requests whose effect
+// is complete when they return may hand back an answer that is not ready yet
+// (Produce, Fetch, the group requests); all others are answered at once.
+//
+// Invariants: what the table advertises works in every version it names; only
+// errors.go turns errors into protocol codes; a stranger's bytes never panic.
+//
+// Deliberately absent: state. What lives longer than a request belongs to
+// another room, but for the fetch sessions, which are the protocol's own.
+package api
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/partition"
+)
+
+// Services are the rooms that handlers call.
+type Services struct {
+	NodeID     kafka.BrokerID
+	LogDir     string // As shown by DescribeLogDirs.
+	Partitions *partition.Table
+	Control    Control
+	Groups     *Groups
+	Disk       Disk
+	Broker     func() *config.Broker // The broker's settings as they are now.
+	Now        func() time.Time
+	Logger     *slog.Logger
+	// Advertised is told which address a client was given, so that the
+	// detector can see whether it comes back; nil for nobody.
+	Advertised func(clientAddr, clientID string)
+
+	versions []kmsg.ApiVersionsResponseApiKey
+	views    viewCache
+}
+
+// Disk is what DescribeLogDirs asks of the data directory.
+type Disk interface {
+	// Usage returns free and total bytes.
+	Usage() (free, total uint64, err error)
+}
+
+// image returns the metadata as this broker knows it.
+func (s *Services) image() *metadata.Image { return s.Control.Image() }

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/wire"
+)
+
+// entry is one row of the table: a request, the versions that work here, and
+// what answers it. What stands in the table is advertised, and what is
+// advertised works.
+type entry struct {
+	key      kmsg.Key
+	min, max int16
+	handle   func(context.Context, *wire.Request) wire.Response
+}
+
+// Table returns every request this broker answers. Versions are those of Apache
+// Kafka 4.4.
+func (s *Services) Table() map[int16]wire.API {
+	produce := &produceHandler{s: s}
+	fetch := &fetchHandler{s: s, sessions: newSessionCache(s.Now, func() int {
+		return int(s.Broker().MaxIncrementalFetchSessionCacheSlots)
+	})}
+	rows := []entry{
+		{kmsg.Produce, 3, 13, produce.handle},
+		{kmsg.Fetch, 4, 18, fetch.handle},
+		{kmsg.ListOffsets, 1, 11, unary(s.listOffsets)},
+		{kmsg.Metadata, 0, 13, unary(s.metadata)},
+		{kmsg.OffsetCommit, 2, 10, grouped[kmsg.OffsetCommitRequest](s)},
+		{kmsg.OffsetFetch, 1, 10, grouped[kmsg.OffsetFetchRequest](s)},
+		{kmsg.FindCoordinator, 0, 6, unary(s.findCoordinator)},
+		{kmsg.JoinGroup, 0, 9, grouped[kmsg.JoinGroupRequest](s)},
+		{kmsg.Heartbeat, 0, 4, grouped[kmsg.HeartbeatRequest](s)},
+		{kmsg.LeaveGroup, 0, 5, grouped[kmsg.LeaveGroupRequest](s)},
+		{kmsg.SyncGroup, 0, 5, grouped[kmsg.SyncGroupRequest](s)},
+		{kmsg.DescribeGroups, 0, 6, unary(s.describeGroups)},
+		{kmsg.ListGroups, 0, 5, unary(s.listGroups)},
+		{kmsg.ApiVersions, 0, 5, unary(s.apiVersions)},
+		{kmsg.CreateTopics, 2, 7, unary(s.createTopics)},
+		{kmsg.DeleteTopics, 1, 6, unary(s.deleteTopics)},
+		{kmsg.DeleteRecords, 0, 2, unary(s.deleteRecords)},
+		{kmsg.InitProducerID, 0, 5, unary(s.initProducerID)},
+		{kmsg.OffsetForLeaderEpoch, 2, 4, unary(s.offsetForLeaderEpoch)},
+		{kmsg.DescribeACLs, 1, 3, unary(s.describeACLs)},
+		{kmsg.CreateACLs, 1, 3, unary(s.createACLs)},
+		{kmsg.DeleteACLs, 1, 3, unary(s.deleteACLs)},
+		{kmsg.DescribeConfigs, 1, 4, unary(s.describeConfigs)},
+		{kmsg.AlterConfigs, 0, 2, unary(s.alterConfigs)},
+		{kmsg.DescribeLogDirs, 1, 5, unary(s.describeLogDirs)},
+		{kmsg.CreatePartitions, 0, 3, unary(s.createPartitions)},
+		{kmsg.DeleteGroups, 0, 3, s.deleteGroups},
+		{kmsg.IncrementalAlterConfigs, 0, 1, unary(s.incrementalAlterConfigs)},
+		{kmsg.OffsetDelete, 0, 0, grouped[kmsg.OffsetDeleteRequest](s)},
+		{kmsg.DescribeCluster, 0, 2, unary(s.describeCluster)},
+		{kmsg.DescribeProducers, 0, 0, unary(s.describeProducers)},
+		{kmsg.DescribeTopicPartitions, 0, 0, unary(s.describeTopicPartitions)},
+	}
+	apis := make(map[int16]wire.API, len(rows))
+	for _, row := range rows {
+		apis[row.key.Int16()] = wire.API{
+			Key: row.key.Int16(), Min: row.min, Max: row.max,
+			FlexibleFrom: flexibleFrom(row.key), Handle: row.handle,
+			Quick:    row.key == kmsg.Produce || row.key == kmsg.Fetch,
+			LongPoll: row.key == kmsg.Fetch,
+		}
+		s.versions = append(s.versions, kmsg.ApiVersionsResponseApiKey{
+			ApiKey: row.key.Int16(), MinVersion: row.min, MaxVersion: row.max,
+		})
+	}
+	return apis
+}
