@@ -188,17 +188,17 @@ func TestValidateProducedPayload(t *testing.T) {
 		{"cut off", one[:4], record.ReasonInvalidRecord},
 		{"longer than there is", []byte{100, 0, 0, 0, 1, 1, 0}, record.ReasonInvalidRecord},
 		{"negative length", []byte{1, 0, 0, 0, 1, 1, 0}, record.ReasonInvalidRecord},
-		{"more than the bound", make([]byte, 16<<20+1), record.ReasonTooLarge},
+		{"more than the bound", nil, record.ReasonTooLarge},
 	}
 	limits := testLimits()
-	limits.MaxBatchBytes = 32 << 20
+	limits.MaxBatchBytes, limits.MaxDecompressedBytes = 4<<20, 2<<20
 	for _, test := range tests {
 		for _, codec := range allCodecs() {
 			t.Run(test.name+"/"+codec.String(), func(t *testing.T) {
 				count, want := 1, test.want
 				if want == record.ReasonTooLarge {
 					// The walk must get as far as the bound: one record fills it.
-					test.payload = withLargeLength(append([]byte{0, 0, 0, 1, 0x80, 0x80, 0x80, 0x10}, make([]byte, 16<<20+1)...))
+					test.payload = withLargeLength(append([]byte{0, 0, 0, 1, 0x80, 0x80, 0x80, 2}, make([]byte, 2<<20+1)...))
 					if codec == record.CodecNone {
 						want = 0
 					}
