@@ -58,7 +58,7 @@ type Broker struct {
 	CleanerDedupeBufferSize   int64         // log.cleaner.dedupe.buffer.size.
 
 	// Replication and metadata.
-	ReplicaLagTimeMax            time.Duration // replica.lag.time.max.ms.
-	MetadataSnapshotAfterBytes   int64         // metadata.log.max.record.bytes.between.snapshots.
-	MetadataMaxPartitionsPerNode int32         // max.partitions.per.broker.
+	ReplicaLagTimeMax          time.Duration // replica.lag.time.max.ms.
+	MetadataSnapshotAfterBytes int64         // metadata.log.max.record.bytes.between.snapshots.
+	MaxPartitionsPerBroker     int32         // max.partitions.per.broker.
 }

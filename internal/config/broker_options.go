@@ -69,7 +69,7 @@ func topicDefaultOptions() []Option {
 		{
 			Name: "max.partitions.per.broker", Type: Int, Default: "100000", Check: atLeast(1),
 			Update: ClusterWide,
-			broker: func(b *Broker) any { return &b.MetadataMaxPartitionsPerNode },
+			broker: func(b *Broker) any { return &b.MaxPartitionsPerBroker },
 			Doc: "How many partition replicas the cluster may have for each of its brokers. Creating more is " +
 				"refused, with the numbers. Kafka has no such limit.",
 		},

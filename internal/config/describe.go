@@ -52,6 +52,21 @@ func (s Sources) DescribeBroker() []Entry {
 	return out
 }
 
+// DescribeCluster lists the options that were set for all brokers at once.
+func (s Sources) DescribeCluster() []Entry {
+	var out []Entry
+	for o := range Options(BrokerScope) {
+		if text, ok := s.ClusterDynamic[o.Name]; ok {
+			value := o.shown(text, true)
+			out = append(out, Entry{
+				Option: o, Value: value, Source: DynamicDefaultBrokerConfig,
+				Synonyms: []EntrySynonym{{o.Name, value, DynamicDefaultBrokerConfig}},
+			})
+		}
+	}
+	return out
+}
+
 // DescribeTopic lists a topic's options in the order of their names, given the
 // values of its own.
 func (s Sources) DescribeTopic(overrides map[string]string) []Entry {

@@ -35,6 +35,12 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
+// Known returns why there is no such option, as a *ValueError, or nil.
+func Known(scope Scope, name string) error {
+	_, err := find(scope, name)
+	return err
+}
+
 // Validate checks that an option exists in the scope and that value is valid for
 // it. The error is a *ValueError.
 func Validate(scope Scope, name, value string) error {

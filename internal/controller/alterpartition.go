@@ -1,0 +1,144 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+)
+
+// AlterPartition decides about changes of ISRs that a leader wants. It is a
+// compare-and-set on the leader epoch and the partition epoch (KIP-497), and from
+// version 3 on on the members' broker epochs too (KIP-903).
+func (s *State) AlterPartition(req *kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, []metadata.Record) {
+	resp := req.ResponseKind().(*kmsg.AlterPartitionResponse)
+	if err := s.checkBrokerEpoch(req.BrokerID, req.BrokerEpoch); err != nil {
+		resp.ErrorCode = int16(err.Code)
+		return resp, nil
+	}
+	var records []metadata.Record
+	for i := range req.Topics {
+		rt := &req.Topics[i]
+		out := kmsg.NewAlterPartitionResponseTopic()
+		out.Topic, out.TopidID = rt.Topic, rt.TopicID
+		t, unknown := s.alteredTopic(req.Version, rt)
+		record := &metadata.PartitionsChanged{}
+		for j := range rt.Partitions {
+			rp := &rt.Partitions[j]
+			if t == nil {
+				refused := kmsg.NewAlterPartitionResponseTopicPartition()
+				refused.Partition, refused.ErrorCode = rp.Partition, int16(unknown)
+				out.Partitions = append(out.Partitions, refused)
+				continue
+			}
+			record.ID = t.ID
+			out.Partitions = append(out.Partitions, s.alterPartition(req, t, rp, record))
+		}
+		if len(record.Changes) > 0 {
+			records = append(records, record)
+		}
+		resp.Topics = append(resp.Topics, out)
+	}
+	return resp, records
+}
+
+func (s *State) alteredTopic(
+	version int16, rt *kmsg.AlterPartitionRequestTopic,
+) (*metadata.Topic, kafka.Code) {
+	if version >= 2 {
+		return s.image.TopicByID(rt.TopicID), kafka.ErrUnknownTopicID
+	}
+	return s.image.Topic(rt.Topic), kafka.ErrUnknownTopicOrPartition
+}
+
+func (s *State) alterPartition(
+	req *kmsg.AlterPartitionRequest, t *metadata.Topic, rp *kmsg.AlterPartitionRequestTopicPartition,
+	record *metadata.PartitionsChanged,
+) kmsg.AlterPartitionResponseTopicPartition {
+	out := kmsg.NewAlterPartitionResponseTopicPartition()
+	out.Partition = rp.Partition
+	twice := slices.ContainsFunc(record.Changes, func(c metadata.PartitionChange) bool {
+		return c.Index == rp.Partition
+	})
+	if rp.Partition < 0 || int(rp.Partition) >= len(t.Partitions) || twice {
+		out.ErrorCode = int16(kafka.ErrUnknownTopicOrPartition)
+		if twice {
+			out.ErrorCode = int16(kafka.ErrInvalidRequest)
+		}
+		return out
+	}
+	p := t.Partitions[rp.Partition]
+	isr := wantedISR(req.Version, rp)
+	if code := s.checkISR(req, &p, rp, isr); code != kafka.ErrNone {
+		out.ErrorCode = int16(code)
+		return out
+	}
+	if !slices.Equal(p.ISR, isr) {
+		p.ISR = isr
+		p.PartitionEpoch++
+		change := metadata.PartitionChange{Index: rp.Partition, Partition: p}
+		record.Changes = append(record.Changes, change)
+	}
+	out.LeaderID, out.LeaderEpoch = int32(p.Leader), int32(p.LeaderEpoch)
+	out.PartitionEpoch = int32(p.PartitionEpoch)
+	for _, id := range p.ISR {
+		out.ISR = append(out.ISR, int32(id))
+	}
+	return out
+}
+
+func wantedISR(version int16, rp *kmsg.AlterPartitionRequestTopicPartition) []kafka.BrokerID {
+	var isr []kafka.BrokerID
+	if version >= 3 {
+		for _, member := range rp.NewEpochISR {
+			isr = append(isr, kafka.BrokerID(member.BrokerID))
+		}
+		return isr
+	}
+	for _, id := range rp.NewISR {
+		isr = append(isr, kafka.BrokerID(id))
+	}
+	return isr
+}
+
+// checkISR is the order of checks that Kafka's controller has, since a leader
+// treats each code differently.
+func (s *State) checkISR(
+	req *kmsg.AlterPartitionRequest, p *metadata.Partition, rp *kmsg.AlterPartitionRequestTopicPartition,
+	isr []kafka.BrokerID,
+) kafka.Code {
+	leader, partition := kafka.LeaderEpoch(rp.LeaderEpoch), kafka.PartitionEpoch(rp.PartitionEpoch)
+	switch {
+	case leader > p.LeaderEpoch || partition > p.PartitionEpoch:
+		return kafka.ErrNotController // The broker knows of a newer controller than this one.
+	case leader < p.LeaderEpoch:
+		return kafka.ErrFencedLeaderEpoch
+	case kafka.BrokerID(req.BrokerID) != p.Leader:
+		return kafka.ErrInvalidRequest
+	case partition < p.PartitionEpoch:
+		return kafka.ErrInvalidUpdateVersion
+	case !slices.Contains(isr, p.Leader):
+		return kafka.ErrInvalidRequest
+	}
+	for i, id := range isr {
+		if !slices.Contains(p.Replicas, id) || slices.Contains(isr[:i], id) {
+			return kafka.ErrInvalidRequest
+		}
+		b, ok := s.image.Broker(id)
+		if slices.Contains(p.ISR, id) {
+			continue
+		}
+		if !ok || b.Fenced || req.Version >= 3 && !epochMatches(b.Epoch, rp.NewEpochISR[i].BrokerEpoch) {
+			return kafka.ErrIneligibleReplica
+		}
+	}
+	return kafka.ErrNone
+}
+
+// epochMatches compares a member's broker epoch; -1 stands for a leader that does
+// not know it.
+func epochMatches(have kafka.BrokerEpoch, said int64) bool {
+	return said == -1 || kafka.BrokerEpoch(said) == have
+}

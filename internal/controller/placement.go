@@ -1,0 +1,148 @@
+package controller
+
+import (
+	"slices"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+)
+
+// placement decides where the replicas of new partitions go, within the limits of
+// one request and of the cluster.
+type placement struct {
+	brokers  []kafka.BrokerID // That are not fenced.
+	all      map[kafka.BrokerID]bool
+	existing int // Replicas in the cluster before the request.
+	limit    int // Replicas that the cluster may have.
+	perNode  int
+	next     int // Where the next partition's first replica goes, counted round.
+	// Created by this request so far.
+	partitions, replicas int
+	// sets are the replica lists in use: partitions with the same replicas share
+	// one slice.
+	sets map[[2]int][]kafka.BrokerID
+}
+
+func (s *State) newPlacement() placement {
+	p := placement{
+		all: map[kafka.BrokerID]bool{}, existing: s.image.ReplicaCount(),
+		perNode: int(s.broker.MaxPartitionsPerBroker), next: s.image.PartitionCount(),
+		sets: map[[2]int][]kafka.BrokerID{},
+	}
+	for _, b := range s.image.Brokers() {
+		p.all[b.ID] = true
+		if !b.Fenced {
+			p.brokers = append(p.brokers, b.ID)
+		}
+	}
+	p.limit = p.perNode * len(p.all)
+	return p
+}
+
+// spread places partitions round the brokers, each partition's first replica on
+// the broker after that of the partition before, so that leaders are even.
+func (p *placement) spread(partitions, factor int) ([]metadata.Partition, *kafka.Error) {
+	if err := p.admit(partitions, factor); err != nil {
+		return nil, err
+	}
+	if factor > len(p.brokers) {
+		return nil, refuse(kafka.ErrInvalidReplicationFactor, "Unable to replicate the partition %d time(s): "+
+			"there are %d broker(s). Ask for at most that many replicas, or start more brokers",
+			factor, len(p.brokers))
+	}
+	out := make([]metadata.Partition, partitions)
+	for i := range out {
+		out[i] = freshPartition(p.set((p.next+i)%len(p.brokers), factor))
+	}
+	return out, nil
+}
+
+// set returns factor brokers from the first on.
+func (p *placement) set(first, factor int) []kafka.BrokerID {
+	key := [2]int{first, factor}
+	set, ok := p.sets[key]
+	if !ok {
+		set = make([]kafka.BrokerID, factor)
+		for i := range set {
+			set[i] = p.brokers[(first+i)%len(p.brokers)]
+		}
+		p.sets[key] = set
+	}
+	return set
+}
+
+// given places partitions where their creator wants them.
+func (p *placement) given(lists [][]int32, factor int) ([]metadata.Partition, *kafka.Error) {
+	if err := p.admit(len(lists), factor); err != nil {
+		return nil, err
+	}
+	out := make([]metadata.Partition, len(lists))
+	for i, list := range lists {
+		replicas := make([]kafka.BrokerID, 0, len(list))
+		switch {
+		case len(list) == 0:
+			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "the assignment of a partition names no replica")
+		case len(list) != factor:
+			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "the assignments have %d and %d replicas: "+
+				"give every partition as many", factor, len(list))
+		}
+		for _, id := range list {
+			id := kafka.BrokerID(id)
+			if !p.all[id] {
+				return nil, refuse(kafka.ErrInvalidReplicaAssignment, "there is no broker %d to hold a replica", id)
+			}
+			if slices.Contains(replicas, id) {
+				return nil, refuse(kafka.ErrInvalidReplicaAssignment, "broker %d is named twice for one partition", id)
+			}
+			replicas = append(replicas, id)
+		}
+		if out[i] = p.alive(replicas); len(out[i].ISR) == 0 {
+			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "none of the brokers %v is available to lead "+
+				"the partition", replicas)
+		}
+	}
+	return out, nil
+}
+
+// alive is a new partition whose ISR are the replicas that may lead.
+func (p *placement) alive(replicas []kafka.BrokerID) metadata.Partition {
+	out := freshPartition(replicas)
+	out.ISR = slices.DeleteFunc(slices.Clone(replicas), func(id kafka.BrokerID) bool {
+		return !slices.Contains(p.brokers, id)
+	})
+	if len(out.ISR) == len(replicas) {
+		out.ISR = replicas
+	}
+	if len(out.ISR) > 0 {
+		out.Leader = out.ISR[0]
+	}
+	return out
+}
+
+// admit checks the limits.
+func (p *placement) admit(partitions, factor int) *kafka.Error {
+	if p.partitions+partitions > maxPartitionsPerRequest {
+		return refuse(kafka.ErrPolicyViolation, "one request may create %d partitions, and this one asks for "+
+			"%d or more: spread it over several requests", maxPartitionsPerRequest, p.partitions+partitions)
+	}
+	if have := p.existing + p.replicas; have+partitions*factor > p.limit {
+		return refuse(kafka.ErrPolicyViolation, "the cluster has %d partition replicas and may have %d "+
+			"(max.partitions.per.broker=%d with %d brokers), and %d more are asked for: delete topics, raise the "+
+			"limit, or add brokers", have, p.limit, p.perNode, len(p.all), partitions*factor)
+	}
+	return nil
+}
+
+// commit counts partitions that are created indeed.
+func (p *placement) commit(partitions []metadata.Partition) {
+	p.partitions += len(partitions)
+	p.next += len(partitions)
+	for i := range partitions {
+		p.replicas += len(partitions[i].Replicas)
+	}
+}
+
+// freshPartition is a partition before anything happened to it.
+func freshPartition(replicas []kafka.BrokerID) metadata.Partition {
+	return metadata.Partition{Replicas: replicas, ISR: replicas, Leader: replicas[0]}
+}

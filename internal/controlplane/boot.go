@@ -1,0 +1,100 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/controller"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+)
+
+// Registration is what a broker tells the cluster when it starts.
+type Registration struct {
+	// ClusterID is the cluster that the data directory belongs to; "" for one that
+	// belongs to none yet.
+	ClusterID string
+	Endpoints []metadata.Endpoint
+	Rack      string
+	Directory [16]byte // The id of the data directory.
+	// Clean says that the last process on this data directory closed it, so that
+	// its logs end where it said. Otherwise what the broker leads gets new leader
+	// epochs.
+	Clean bool
+}
+
+// Boot founds the cluster where there is none, and registers this broker. The
+// quorum must be ready. It returns the cluster's id.
+func (c *ControlPlane) Boot(ctx context.Context, r Registration) (string, error) {
+	founding := r.ClusterID
+	if founding == "" {
+		founding = kafka.TopicID(c.uuid()).String()
+	}
+	incarnation := c.uuid()
+	var refused error // Written by the loop: not to be read after an error.
+	clusterID, err := decide(ctx, c, "found the cluster", func(s *controller.State) (string, []metadata.Record) {
+		if id := s.Image().ClusterID(); id != "" {
+			return id, nil
+		}
+		return founding, s.FoundCluster(founding)
+	})
+	if err != nil {
+		return "", err
+	}
+	if r.ClusterID != "" && r.ClusterID != clusterID {
+		return "", fmt.Errorf("the data directory belongs to cluster %s, and its metadata is of cluster %s: "+
+			"they were not made together; restore the one or the other", r.ClusterID, clusterID)
+	}
+	_, err = decide(ctx, c, "register the broker",
+		func(s *controller.State) (*kmsg.BrokerRegistrationResponse, []metadata.Record) {
+			resp, records, err := s.RegisterBroker(c.registration(s, clusterID, incarnation, r))
+			refused = err
+			return resp, records
+		})
+	if err == nil {
+		err = refused
+	}
+	return clusterID, err
+}
+
+func (c *ControlPlane) registration(
+	s *controller.State, clusterID string, incarnation [16]byte, r Registration,
+) *kmsg.BrokerRegistrationRequest {
+	req := kmsg.NewPtrBrokerRegistrationRequest()
+	req.Version = req.MaxVersion()
+	req.BrokerID, req.ClusterID = int32(c.controller.Self), clusterID
+	req.IncarnationID, req.LogDirs = incarnation, [][16]byte{r.Directory}
+	if r.Rack != "" {
+		req.Rack = &r.Rack
+	}
+	for _, e := range r.Endpoints {
+		l := kmsg.NewBrokerRegistrationRequestListener()
+		l.Name, l.Host, l.Port = e.Name, e.Host, uint16(e.Port)
+		req.Listeners = append(req.Listeners, l)
+	}
+	req.PreviousBrokerEpoch = -1
+	if b, known := s.Image().Broker(c.controller.Self); known && r.Clean {
+		req.PreviousBrokerEpoch = int64(b.Epoch)
+	}
+	return req
+}
+
+// uuid draws a version 4 UUID. Like Kafka's, its text never begins with a dash,
+// which command lines would take for an option.
+func (c *ControlPlane) uuid() (id [16]byte) {
+	for {
+		if _, err := io.ReadFull(c.random, id[:]); err != nil {
+			panic(fmt.Sprintf("controlplane: no random numbers: %v", err))
+		}
+		id[6] = id[6]&0x0f | 0x40
+		id[8] = id[8]&0x3f | 0x80
+		if kafka.TopicID(id).String()[0] != '-' {
+			return id
+		}
+	}
+}
+
+func (c *ControlPlane) newTopicID() kafka.TopicID { return c.uuid() }

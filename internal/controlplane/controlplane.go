@@ -1,0 +1,193 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/controller"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+)
+
+// Proposer is what the quorum offers: decide runs on the loop of the leader, with
+// every earlier decision in effect; Do returns after the entry was applied here. A
+// decision without an entry changes nothing.
+type Proposer interface {
+	Do(ctx context.Context, decide func() (entry []byte, err error)) error
+}
+
+// Options make a ControlPlane.
+type Options struct {
+	Self kafka.BrokerID
+	// Static are the values of options that this node was started with.
+	Static map[string]string
+	// Random is where ids come from; the system's source by default.
+	Random io.Reader
+	Logger *slog.Logger
+}
+
+// ControlPlane is this node's part in the cluster's metadata.
+type ControlPlane struct {
+	controller controller.Options
+	log        *slog.Logger
+	random     io.Reader
+	proposer   Proposer
+	watchers   []func(old, new *metadata.Image, d metadata.Delta)
+	ids        producerIDs
+
+	image  atomic.Pointer[metadata.Image]
+	broker atomic.Pointer[config.Broker]
+
+	// The fields below belong to the quorum's loop.
+
+	// state is what decisions see: the image and all that is staged on it.
+	state  *controller.State
+	staged []staged
+}
+
+// staged is an entry that was decided and is not committed yet.
+type staged struct {
+	entry []byte
+	image *metadata.Image
+	delta metadata.Delta
+}
+
+// New returns a control plane that knows nothing yet. The error says what is wrong
+// with the static options.
+func New(opt Options) (*ControlPlane, error) {
+	c := &ControlPlane{log: opt.Logger, random: opt.Random, ids: newProducerIDs()}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if c.random == nil {
+		c.random = rand.Reader
+	}
+	c.controller = controller.Options{Self: opt.Self, Static: opt.Static, NewTopicID: c.newTopicID}
+	empty := new(metadata.Image)
+	broker, err := controller.Sources(opt.Static, opt.Self, empty).Broker()
+	if err != nil {
+		return nil, err
+	}
+	c.image.Store(empty)
+	c.broker.Store(broker)
+	return c, c.resetState()
+}
+
+// Attach sets the way to the quorum. It must be called once, before anything that
+// decides.
+func (c *ControlPlane) Attach(p Proposer) { c.proposer = p }
+
+// OnImage has f called for every new image, one after the other, on the quorum's
+// loop: f must not wait for a decision, and what it takes long for holds up all
+// others. Image returns the new image by then. It must be called before the quorum
+// runs.
+func (c *ControlPlane) OnImage(f func(old, new *metadata.Image, d metadata.Delta)) {
+	c.watchers = append(c.watchers, f)
+}
+
+// Image returns the metadata that is committed, as this node knows it.
+func (c *ControlPlane) Image() *metadata.Image { return c.image.Load() }
+
+// BrokerConfig returns the configuration of this broker as it is now.
+func (c *ControlPlane) BrokerConfig() *config.Broker { return c.broker.Load() }
+
+// Apply implements quorum.Machine.
+func (c *ControlPlane) Apply(index uint64, entry []byte) error {
+	if len(c.staged) > 0 {
+		next := c.staged[0]
+		if !bytes.Equal(next.entry, entry) {
+			return fmt.Errorf("metadata entry %d is not the one that was decided", index)
+		}
+		c.staged[0] = staged{}
+		c.staged = c.staged[1:]
+		c.publish(next.image, next.delta)
+		return nil
+	}
+	delta, err := c.replay(entry)
+	if err != nil {
+		return fmt.Errorf("metadata entry %d: %w", index, err)
+	}
+	c.publish(c.state.Image(), delta)
+	return nil
+}
+
+func (c *ControlPlane) replay(entry []byte) (metadata.Delta, error) {
+	records, err := metadata.DecodeRecords(entry)
+	if err != nil {
+		return metadata.Delta{}, err
+	}
+	return c.state.Replay(records)
+}
+
+// Stage implements quorum.Stager: decisions that follow see the entry, and nobody
+// else.
+func (c *ControlPlane) Stage(entry []byte) error {
+	delta, err := c.replay(entry)
+	if err != nil {
+		return fmt.Errorf("stage metadata entry: %w", err)
+	}
+	c.staged = append(c.staged, staged{entry, c.state.Image(), delta})
+	return nil
+}
+
+// Unstage implements quorum.Stager: what was staged and not applied is forgotten.
+func (c *ControlPlane) Unstage() {
+	if len(c.staged) == 0 {
+		return
+	}
+	if err := c.resetState(); err != nil {
+		panic(fmt.Sprintf("controlplane: the options resolved before: %v", err))
+	}
+}
+
+// resetState makes decisions see the published image alone.
+func (c *ControlPlane) resetState() (err error) {
+	c.staged = nil
+	c.state, err = controller.New(c.controller, c.image.Load())
+	return err
+}
+
+// Snapshot implements quorum.Machine.
+func (c *ControlPlane) Snapshot() ([]byte, error) { return c.image.Load().AppendSnapshot(nil), nil }
+
+// Restore implements quorum.Machine.
+func (c *ControlPlane) Restore(data []byte) error {
+	image, err := metadata.DecodeSnapshot(data)
+	if err != nil {
+		return fmt.Errorf("restore metadata: %w", err)
+	}
+	state, err := controller.New(c.controller, image)
+	if err != nil {
+		return fmt.Errorf("restore metadata: %w", err)
+	}
+	c.state, c.staged = state, nil
+	c.publish(image, metadata.Diff(c.image.Load(), image))
+	return nil
+}
+
+// publish makes an image the current one.
+func (c *ControlPlane) publish(image *metadata.Image, delta metadata.Delta) {
+	if len(delta.Configs) > 0 {
+		c.configure(image)
+	}
+	old := c.image.Swap(image)
+	for _, f := range c.watchers {
+		f(old, image, delta)
+	}
+}
+
+// configure resolves the broker's configuration anew.
+func (c *ControlPlane) configure(image *metadata.Image) {
+	b, err := controller.Sources(c.controller.Static, c.controller.Self, image).Broker()
+	if err != nil {
+		c.log.Error("configuration of the broker is not valid here; the last one stays", "error", err)
+		return
+	}
+	c.broker.Store(b)
+}
