@@ -101,20 +101,21 @@ func (h segmentHeader) appendTo(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
 }
 
-// errTornHeader says that a segment was never created to its end.
-var errTornHeader = errors.New("torn segment header")
+// errUnfinished says that a segment was never created to its end.
+var errUnfinished = errors.New("unfinished segment")
 
-// parseSegmentHeader returns errTornHeader for a file whose creation a crash
-// interrupted: its first write is within one block, so it is there or not.
+// parseSegmentHeader returns errUnfinished for a file whose creation a crash
+// interrupted: its first write is within one block, so that it is there up to
+// some length, or not.
 func parseSegmentHeader(path string, data []byte) (segmentHeader, error) {
-	if isZero(data) {
-		return segmentHeader{}, errTornHeader
+	if len(data) < preambleBytes || isZero(data) {
+		return segmentHeader{}, errUnfinished
 	}
 	if err := checkPreamble(path, data, segmentMagic); err != nil {
 		return segmentHeader{}, err
 	}
 	if len(data) < segmentHeaderBytes {
-		return segmentHeader{}, errTornHeader
+		return segmentHeader{}, errUnfinished
 	}
 	if checksum(data[:60]) != binary.LittleEndian.Uint32(data[60:]) {
 		return segmentHeader{}, &CorruptionError{path, 16, "checksum of the header does not match"}
@@ -233,14 +234,14 @@ func parsePayload(payload []byte) (frame, error) {
 type segmentContent struct {
 	header segmentHeader
 	frames []frame
-	// end is where the next frame goes; lastFrame where the last one begins,
-	// 0 if there is none.
+	// end is where the next frame goes; lastFrame where the last one begins.
 	end, lastFrame int64
 	// torn says that bytes other than zero follow end: a write that a crash cut.
 	torn bool
 }
 
-// parseSegment decodes a segment. A tail that is no whole frame is torn if
+// parseSegment decodes a segment; errUnfinished says that not even its first
+// frame is there, which is written along with the header. A tail that is no whole frame is torn if
 // nothing valid follows it. If a later frame does, the damaged one had been
 // synced before that was written, and it is corruption.
 func parseSegment(path string, data []byte) (segmentContent, error) {
@@ -271,6 +272,9 @@ func parseSegment(path string, data []byte) (segmentContent, error) {
 			path, s.end,
 			fmt.Sprintf("no valid frame, but one follows at byte %d", s.end+int64(later)),
 		}
+	}
+	if len(s.frames) == 0 {
+		return segmentContent{}, errUnfinished
 	}
 	return s, nil
 }

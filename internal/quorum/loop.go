@@ -58,32 +58,40 @@ func (q *Quorum) Run(ctx context.Context) error {
 	return err
 }
 
-// loop is the order of things: nothing is sent or applied before it is saved.
+// loop runs rounds.
 func (q *Quorum) loop(ctx context.Context) error {
 	if err := q.start(); err != nil {
 		return err
 	}
 	for {
-		for q.node.HasReady() {
-			rd := q.node.Ready()
-			q.follow()
-			if err := q.save(rd); err != nil {
-				return err
-			}
-			q.send(rd)
-			if err := q.apply(rd); err != nil {
-				return err
-			}
-			q.node.Advance(rd)
-		}
-		if err := q.compact(); err != nil {
+		if err := q.round(); err != nil {
 			return err
 		}
-		q.publish()
 		if err := q.wait(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+// round is the order of things: nothing is sent or applied before it is saved.
+func (q *Quorum) round() error {
+	for q.node.HasReady() {
+		rd := q.node.Ready()
+		q.follow()
+		if err := q.save(rd); err != nil {
+			return err
+		}
+		q.send(rd)
+		if err := q.apply(rd); err != nil {
+			return err
+		}
+		q.node.Advance(rd)
+	}
+	if err := q.compact(); err != nil {
+		return err
+	}
+	q.publish()
+	return nil
 }
 
 // start brings the machine to the last snapshot. A lone voter does not wait

@@ -150,11 +150,11 @@ func (s *scan) readSegments(opt Options, sequences []uint64) error {
 		content, err := parseSegment(name, data)
 		last := i == len(sequences)-1
 		switch {
-		case errors.Is(err, errTornHeader) && last:
+		case errors.Is(err, errUnfinished) && last:
 			s.leftovers = append(s.leftovers, segmentName(sequence))
 			continue
-		case errors.Is(err, errTornHeader):
-			return &CorruptionError{name, 0, "no header, in a segment that is not the last"}
+		case errors.Is(err, errUnfinished):
+			return &CorruptionError{name, 0, "no valid frame, in a segment that is not the last"}
 		case err != nil:
 			return err
 		}
