@@ -76,6 +76,11 @@ func New[M shard.Machine](o Options[M]) *Coordinator[M] {
 func (c *Coordinator[M]) Lead(partition int32, p Partition) {
 	c.Resign(partition)
 	h := newHost(c, partition, p)
+	if start, end := p.Ends(); start >= end {
+		h.activateLocked(c.o.New(partition)) // Nothing to load, and nobody sees h yet.
+		c.put(partition, h)
+		return
+	}
 	c.put(partition, h)
 	c.enqueueLoad(h)
 }

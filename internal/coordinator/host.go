@@ -40,6 +40,7 @@ type host[M shard.Machine] struct {
 	writer  writer
 	parked  parked
 	waiting bool // The partition will wake us.
+	lost    bool // An append found out that somebody else leads.
 }
 
 func newHost[M shard.Machine](c *Coordinator[M], number int32, p Partition) *host[M] {
@@ -78,10 +79,12 @@ func (h *host[M]) do(step func(m M, nowMs int64, fx *shard.Effects)) error {
 func (h *host[M]) view(fn func(m M)) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.readyLocked(); err != nil {
-		return err
+	switch h.phase {
+	case loading:
+		return h.readyLocked()
+	case active:
+		fn(h.machine)
 	}
-	fn(h.machine)
 	return nil
 }
 
@@ -162,7 +165,10 @@ func (h *host[M]) applyLocked(now time.Time, replies []shard.Reply) []shard.Repl
 	if len(fx.Replies) == 0 {
 		return replies
 	}
-	if hw, err := h.partition.HighWatermark(); until == 0 || err == nil && hw >= until {
+	if until == 0 {
+		return append(replies, fx.Replies...)
+	}
+	if hw, err := h.partition.HighWatermark(); err == nil && hw >= until {
 		return append(replies, fx.Replies...)
 	}
 	h.parked.push(until, fx.Replies)
@@ -174,6 +180,8 @@ func (h *host[M]) applyLocked(now time.Time, replies []shard.Reply) []shard.Repl
 func (h *host[M]) rejectLocked(now time.Time, err error) []shard.Reply {
 	h.c.o.Logger.Warn("append failed", "topic", h.c.o.Topic, "partition", h.number, "error", err)
 	h.machine.Rejected(now.UnixMilli(), &h.fx, h.c.o.CodeOf(err))
+	_, leads := h.partition.HighWatermark()
+	h.lost = leads != nil
 	return h.fx.Replies
 }
 
@@ -191,6 +199,9 @@ func (h *host[M]) replayLocked(base kafka.Offset, nowMs int64) {
 // settleLocked adds to replies what the high watermark has passed, makes sure
 // that the partition wakes us for the rest, and publishes the deadline.
 func (h *host[M]) settleLocked(replies []shard.Reply) []shard.Reply {
+	if h.lost {
+		return append(replies, h.unloadLocked()...)
+	}
 	for h.parked.len() > 0 {
 		hw, err := h.partition.HighWatermark()
 		if err != nil {

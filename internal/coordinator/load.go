@@ -102,13 +102,18 @@ func (h *host[M]) load(ctx context.Context) error {
 	if h.phase != loading {
 		return errGone
 	}
-	h.machine = l.machine
+	h.activateLocked(l.machine)
+	h.c.o.Logger.Debug("shard loaded", "topic", h.c.o.Topic, "partition", h.number,
+		"records", l.records, "skipped", l.skipped, "took", h.c.o.Now().Sub(l.started))
+	return nil
+}
+
+// activateLocked opens the host for requests.
+func (h *host[M]) activateLocked(machine M) {
+	h.machine = machine
 	h.machine.Loaded(h.c.o.Now().UnixMilli())
 	h.phase = active
 	h.publishDeadlineLocked()
-	h.c.o.Logger.Info("shard loaded", "topic", h.c.o.Topic, "partition", h.number,
-		"records", l.records, "skipped", l.skipped, "took", h.c.o.Now().Sub(l.started))
-	return nil
 }
 
 // loader is one load under way.

@@ -1,0 +1,194 @@
+package coordinator_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/strandline/strandline/internal/coordinator"
+	"github.com/strandline/strandline/internal/coordinator/shard"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/record"
+)
+
+// filled returns a partition with n committed records k0..., in batches of two.
+func filled(n int) *fakePartition {
+	p := &fakePartition{}
+	b := record.NewBuilder(record.CodecNone, 0)
+	for i := 0; i < n; i += 2 {
+		b.Append(1, fmt.Appendf(nil, "k%d", i), []byte("v"), nil)
+		b.Append(1, fmt.Appendf(nil, "k%d", i+1), []byte("v"), nil)
+		p.add(b.Build())
+	}
+	p.commit()
+	return p
+}
+
+// add appends a batch that is not a coordinator's.
+func (p *fakePartition) add(data []byte) {
+	batch, _, err := record.Next(data)
+	if err != nil {
+		panic(err)
+	}
+	if _, err := p.Append([]record.Batch{batch}, time.Time{}); err != nil {
+		panic(err)
+	}
+}
+
+// try runs an empty step, to see whether the shard is there.
+func (b *bench) try() error { return b.Do(3, func(*register, int64, *shard.Effects) {}) }
+
+func TestLoads(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		p := filled(1000)
+		b.Lead(3, p)
+		synctest.Wait()
+		if got := b.values(); len(got) != 1000 {
+			t.Fatalf("%d values", len(got))
+		}
+		_ = b.View(func(partition int32, m *register) {
+			if partition != 3 || m.loadedMs != time.Now().UnixMilli() {
+				t.Errorf("partition %d loaded at %d", partition, m.loadedMs)
+			}
+			for i, offset := range m.offsets {
+				if offset != kafka.Offset(i) {
+					t.Fatalf("record %d has offset %d", i, offset)
+				}
+			}
+		})
+		b.p = p
+		b.mustPut("a", "k0", "new")
+		p.commit()
+		b.expect("a: new")
+	})
+}
+
+func TestLoadWaitsForHighWatermark(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		p := filled(4)
+		p.set(func(p *fakePartition) { p.highWatermark = 2 })
+		b.Lead(3, p)
+		synctest.Wait()
+		if got := codeOf(t, b.try()); got != kafka.ErrCoordinatorLoadInProgress {
+			t.Fatal(got)
+		}
+		if err := b.View(func(int32, *register) { t.Error("a shard that is loading was shown") }); err == nil {
+			t.Error("View says nothing of the load")
+		}
+		b.Notify(func(*register) { t.Error("a shard that is loading was told") })
+		p.commit()
+		synctest.Wait()
+		if got := b.values(); len(got) != 4 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+func TestLoadEndsWithLeadership(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		p := filled(4)
+		p.set(func(p *fakePartition) { p.highWatermark = 0 })
+		b.Lead(3, p)
+		synctest.Wait()
+		b.Resign(3)
+		if got := codeOf(t, b.try()); got != kafka.ErrNotCoordinator {
+			t.Error(got)
+		}
+		// The loader is free for others, and a late wake-up harms nobody.
+		b.Lead(3, filled(2))
+		p.commit()
+		synctest.Wait()
+		if got := b.values(); len(got) != 2 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+func TestLoadIsTriedAgain(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		p := filled(2)
+		p.set(func(p *fakePartition) { p.readErr = errDiskFull })
+		b.Lead(3, p)
+		synctest.Wait()
+		if got := codeOf(t, b.try()); got != kafka.ErrCoordinatorLoadInProgress {
+			t.Error(got)
+		}
+		p.set(func(p *fakePartition) { p.readErr = nil })
+		<-time.After(time.Second)
+		synctest.Wait()
+		if got := b.values(); len(got) != 2 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+// TestLoadSkips: control batches mean nothing to a machine, transactional ones
+// cannot be told from aborted ones, and one record that cannot be read must not
+// keep the others.
+func TestLoadSkips(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		p := filled(2)
+		build := func(key string, set func(*record.Builder)) {
+			builder := record.NewBuilder(record.CodecNone, 0)
+			set(builder)
+			builder.Append(1, []byte(key), []byte("v"), nil)
+			p.add(builder.Build())
+		}
+		build("control", func(b *record.Builder) { b.SetControl() })
+		build("transactional", func(b *record.Builder) { b.SetTransactional() })
+		build("", func(*record.Builder) {})
+		build("last", func(*record.Builder) {})
+		p.commit()
+		b.Lead(3, p)
+		synctest.Wait()
+		want := map[string]string{"k0": "v", "k1": "v", "last": "v"}
+		if diff := cmp.Diff(want, b.values()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// TestLoadAfterCompaction: offsets have gaps, and the last ones may be gone.
+func TestLoadAfterCompaction(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		p := filled(6)
+		p.set(func(p *fakePartition) { p.log = p.log[1:2] })
+		b.Lead(3, p)
+		synctest.Wait()
+		want := map[string]string{"k2": "v", "k3": "v"}
+		if diff := cmp.Diff(want, b.values()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestLoadsCompressedBatches(t *testing.T) {
+	inBubble(t, nil, func(b *bench) {
+		p := &fakePartition{}
+		builder := record.NewBuilder(record.CodecLZ4, 0)
+		builder.Append(1, []byte("k"), []byte("v"), nil)
+		p.add(builder.Build())
+		p.commit()
+		b.Lead(3, p)
+		synctest.Wait()
+		if got := b.values()["k"]; got != "v" {
+			t.Errorf("k = %q", got)
+		}
+	})
+}
+
+func TestManyLoads(t *testing.T) {
+	inBubble(t, func(o *coordinator.Options[*register]) { o.Loaders = 3 }, func(b *bench) {
+		for i := range int32(50) {
+			b.Lead(i, filled(2))
+		}
+		synctest.Wait()
+		shards := 0
+		if err := b.View(func(int32, *register) { shards++ }); err != nil || shards != 50 {
+			t.Errorf("%d shards, %v", shards, err)
+		}
+	})
+}
