@@ -24,8 +24,8 @@ type Broker struct {
 
 	// Connections and requests.
 	SocketRequestMaxBytes                int32         // socket.request.max.bytes.
-	SocketSendBufferBytes                int32         // socket.send.buffer.bytes; -1 for the system's.
-	SocketReceiveBufferBytes             int32         // socket.receive.buffer.bytes; -1 for the system's.
+	SocketSendBufferBytes                int32         // socket.send.buffer.bytes.
+	SocketReceiveBufferBytes             int32         // socket.receive.buffer.bytes.
 	QueuedMaxRequestBytes                int64         // queued.max.request.bytes.
 	MaxConnections                       int32         // max.connections.
 	MaxConnectionsPerIP                  int32         // max.connections.per.ip.

@@ -23,16 +23,17 @@ func identityOptions() []Option {
 			Doc:    "Where this broker stands (a rack, a zone), told to clients.",
 		},
 		{
-			Name: "listeners", Type: List, Default: "PLAINTEXT://127.0.0.1:9092", Check: listeners(false),
+			Name: "listeners", Type: List, Default: "PLAINTEXT://127.0.0.1:9092",
+			Check:  listeners(false),
 			broker: func(b *Broker) any { return &b.Listeners },
-			Doc: "The addresses on which clients are served, as NAME://host:port; an empty host listens on " +
-				"every interface, port 0 picks a free one.",
+			Doc: "The addresses on which clients are served, as NAME://host:port; an empty host " +
+				"listens on every interface, port 0 picks a free one.",
 		},
 		{
 			Name: "advertised.listeners", Type: List, NoDefault: true, Check: listeners(true),
 			broker: func(b *Broker) any { return &b.AdvertisedListeners },
-			Doc: "The addresses that clients are told to use, as NAME://host:port, where they differ from " +
-				"listeners: clients must be able to reach them by exactly this name.",
+			Doc: "The addresses that clients are told to use, as NAME://host:port, where they " +
+				"differ from listeners: clients must be able to reach them by exactly this name.",
 		},
 		{
 			Name: "log.dirs", Type: List, Default: "./strandline-data", Check: oneDirectory(),
@@ -47,8 +48,8 @@ func topicDefaultOptions() []Option {
 		{
 			Name: "auto.create.topics.enable", Type: Boolean, Default: "true", Update: ClusterWide,
 			broker: func(b *Broker) any { return &b.AutoCreateTopicsEnable },
-			Doc: "Whether a topic is created when a client that allows it asks for one that is not there, " +
-				"with num.partitions and default.replication.factor.",
+			Doc: "Whether a topic is created when a client that allows it asks for one that is " +
+				"not there, with num.partitions and default.replication.factor.",
 		},
 		{
 			Name: "delete.topic.enable", Type: Boolean, Default: "true", Update: ClusterWide,
@@ -56,7 +57,8 @@ func topicDefaultOptions() []Option {
 			Doc:    "Whether topics may be deleted.",
 		},
 		{
-			Name: "num.partitions", Type: Int, Default: "1", Check: between(1, 10_000), Update: ClusterWide,
+			Name: "num.partitions", Type: Int, Default: "1",
+			Check: between(1, 10_000), Update: ClusterWide,
 			broker: func(b *Broker) any { return &b.NumPartitions },
 			Doc:    "The partitions of a topic whose creator does not say how many.",
 		},
@@ -70,8 +72,8 @@ func topicDefaultOptions() []Option {
 			Name: "max.partitions.per.broker", Type: Int, Default: "100000", Check: atLeast(1),
 			Update: ClusterWide,
 			broker: func(b *Broker) any { return &b.MaxPartitionsPerBroker },
-			Doc: "How many partition replicas the cluster may have for each of its brokers. Creating more is " +
-				"refused, with the numbers. Kafka has no such limit.",
+			Doc: "How many partition replicas the cluster may have for each of its brokers. " +
+				"Creating more is refused, with the numbers. Kafka has no such limit.",
 		},
 	}
 }
@@ -84,22 +86,23 @@ func requestOptions() []Option {
 			Doc:    "The largest request that is read; a larger one closes its connection.",
 		},
 		{
-			Name: "queued.max.request.bytes", Type: Long, Default: "104857600", Check: atLeast(1 << 20),
+			Name: "queued.max.request.bytes", Type: Long, Default: "104857600",
+			Check:  atLeast(1 << 20),
 			broker: func(b *Broker) any { return &b.QueuedMaxRequestBytes },
-			Doc: "What all requests that are being worked on may take together; connections wait before they " +
-				"read more. Kafka's default sets no limit.",
+			Doc: "What all requests that are being worked on may take together; connections wait " +
+				"before they read more. Kafka's default sets no limit.",
 		},
 		{
 			Name: "socket.send.buffer.bytes", Type: Int, Default: "-1", Check: atLeast(-1),
 			broker: func(b *Broker) any { return &b.SocketSendBufferBytes },
-			Doc: "SO_SNDBUF of connections; -1 leaves it to the operating system, which grows it as needed. " +
-				"Kafka's default is 102400.",
+			Doc: "SO_SNDBUF of connections; -1 leaves it to the operating system, which grows it " +
+				"as needed. Kafka's default is 102400.",
 		},
 		{
 			Name: "socket.receive.buffer.bytes", Type: Int, Default: "-1", Check: atLeast(-1),
 			broker: func(b *Broker) any { return &b.SocketReceiveBufferBytes },
-			Doc: "SO_RCVBUF of connections; -1 leaves it to the operating system, which grows it as needed. " +
-				"Kafka's default is 102400.",
+			Doc: "SO_RCVBUF of connections; -1 leaves it to the operating system, which grows it " +
+				"as needed. Kafka's default is 102400.",
 		},
 		{
 			Name: "max.connections", Type: Int, Default: "10000", Check: atLeast(1),
@@ -109,21 +112,26 @@ func requestOptions() []Option {
 		{
 			Name: "max.connections.per.ip", Type: Int, Default: "2000", Check: atLeast(1),
 			broker: func(b *Broker) any { return &b.MaxConnectionsPerIP },
-			Doc: "How many connections there may be at once from one address. Kafka's default sets no limit; " +
-				"raise it where many clients share an address behind a NAT or a proxy.",
+			Doc: "How many connections there may be at once from one address. Kafka's default " +
+				"sets no limit; raise it where many clients share an address behind a NAT or a " +
+				"proxy.",
 		},
 		{
 			Name: "connections.max.idle.ms", Type: Long, Default: "600000", Check: atLeast(-1),
 			broker: func(b *Broker) any { return &b.ConnectionsMaxIdle },
-			Doc:    "After how long a connection that asks for nothing is closed; -1 never closes it.",
+			Doc: "After how long a connection that asks for nothing is closed; -1 never " +
+				"closes it.",
 		},
 		{
-			Name: "fetch.max.bytes", Type: Int, Default: "57671680", Check: atLeast(1024), Update: ClusterWide,
+			Name: "fetch.max.bytes", Type: Int, Default: "57671680",
+			Check: atLeast(1024), Update: ClusterWide,
 			broker: func(b *Broker) any { return &b.FetchMaxBytes },
-			Doc:    "The most that one fetch returns, whatever the client asks for; a first batch may exceed it.",
+			Doc: "The most that one fetch returns, whatever the client asks for; a first " +
+				"batch may exceed it.",
 		},
 		{
-			Name: "max.incremental.fetch.session.cache.slots", Type: Int, Default: "1000", Check: atLeast(0),
+			Name: "max.incremental.fetch.session.cache.slots", Type: Int, Default: "1000",
+			Check:  atLeast(0),
 			broker: func(b *Broker) any { return &b.MaxIncrementalFetchSessionCacheSlots },
 			Doc:    "How many fetch sessions (KIP-227) are remembered.",
 		},
@@ -141,9 +149,9 @@ func groupOptions() []Option {
 		{
 			Name: "group.initial.rebalance.delay.ms", Type: Int, Default: "0", Check: atLeast(0),
 			broker: func(b *Broker) any { return &b.GroupInitialRebalanceDelay },
-			Doc: "How long the first rebalance of an empty group waits for more members. Kafka waits 3000; " +
-				"here a consumer that starts alone gets its partitions at once, and one that joins later costs " +
-				"one more rebalance.",
+			Doc: "How long the first rebalance of an empty group waits for more members. Kafka " +
+				"waits 3000; here a consumer that starts alone gets its partitions at once, and " +
+				"one that joins later costs one more rebalance.",
 		},
 		{
 			Name: "group.min.session.timeout.ms", Type: Int, Default: "6000", Check: atLeast(1),
@@ -178,28 +186,32 @@ func offsetsOptions() []Option {
 		{
 			Name: "offsets.retention.minutes", Type: Int, Default: "10080", Check: atLeast(1),
 			broker: func(b *Broker) any { return &b.OffsetsRetention },
-			Doc: "How long the offsets of a group are kept after its last member left, or, for a consumer " +
-				"without a group membership, after its last commit.",
+			Doc: "How long the offsets of a group are kept after its last member left, or, for a " +
+				"consumer without a group membership, after its last commit.",
 		},
 		{
-			Name: "offsets.retention.check.interval.ms", Type: Long, Default: "600000", Check: atLeast(1),
+			Name: "offsets.retention.check.interval.ms", Type: Long, Default: "600000",
+			Check:  atLeast(1),
 			broker: func(b *Broker) any { return &b.OffsetsRetentionCheck },
 			Doc:    "How often expired offsets are looked for.",
 		},
 		{
-			Name: "offsets.topic.num.partitions", Type: Int, Default: "50", Check: between(1, 10_000),
+			Name: "offsets.topic.num.partitions", Type: Int, Default: "50",
+			Check:  between(1, 10_000),
 			broker: func(b *Broker) any { return &b.OffsetsTopicNumPartitions },
-			Doc: "The partitions of __consumer_offsets when it is created. It cannot change later: groups are " +
-				"found by hashing over them.",
+			Doc: "The partitions of __consumer_offsets when it is created. It cannot change " +
+				"later: groups are found by hashing over them.",
 		},
 		{
-			Name: "offsets.topic.replication.factor", Type: Short, Default: "3", Check: between(1, 32767),
+			Name: "offsets.topic.replication.factor", Type: Short, Default: "3",
+			Check:  between(1, 32767),
 			broker: func(b *Broker) any { return &b.OffsetsTopicReplicationLimit },
-			Doc: "The replicas of __consumer_offsets when it is created, or as many as there are brokers, " +
-				"where there are fewer.",
+			Doc: "The replicas of __consumer_offsets when it is created, or as many as there are " +
+				"brokers, where there are fewer.",
 		},
 		{
-			Name: "offsets.topic.segment.bytes", Type: Int, Default: "104857600", Check: atLeast(1 << 20),
+			Name: "offsets.topic.segment.bytes", Type: Int, Default: "104857600",
+			Check:  atLeast(1 << 20),
 			broker: func(b *Broker) any { return &b.OffsetsTopicSegmentBytes },
 			Doc:    "segment.bytes of __consumer_offsets when it is created.",
 		},
@@ -211,19 +223,21 @@ func storageOptions() []Option {
 		{
 			Name: "producer.id.expiration.ms", Type: Int, Default: oneDayMs, Check: atLeast(1),
 			broker: func(b *Broker) any { return &b.ProducerIDExpiration },
-			Doc: "After how long without a record a partition forgets an idempotent producer's last " +
-				"sequences.",
+			Doc: "After how long without a record a partition forgets an idempotent producer's " +
+				"last sequences.",
 		},
 		{
-			Name: "log.retention.check.interval.ms", Type: Long, Default: "300000", Check: atLeast(1),
+			Name: "log.retention.check.interval.ms", Type: Long, Default: "300000",
+			Check:  atLeast(1),
 			broker: func(b *Broker) any { return &b.LogRetentionCheckInterval },
 			Doc:    "How often segments past their retention are looked for.",
 		},
 		{
-			Name: "log.flush.offset.checkpoint.interval.ms", Type: Int, Default: "60000", Check: atLeast(1),
+			Name: "log.flush.offset.checkpoint.interval.ms", Type: Int, Default: "60000",
+			Check:  atLeast(1),
 			broker: func(b *Broker) any { return &b.LogCheckpointInterval },
-			Doc: "How often the durable recovery points are written down. After a crash, what is newer " +
-				"is read back.",
+			Doc: "How often the durable recovery points are written down. After a crash, what is " +
+				"newer is read back.",
 		},
 		{
 			Name: "num.recovery.threads.per.data.dir", Type: Int, Default: "2", Check: atLeast(1),
@@ -233,8 +247,8 @@ func storageOptions() []Option {
 		{
 			Name: "log.cleaner.enable", Type: Boolean, Default: "true",
 			broker: func(b *Broker) any { return &b.CleanerEnable },
-			Doc: "Whether compacted topics are compacted; without it __consumer_offsets grows without " +
-				"bound.",
+			Doc: "Whether compacted topics are compacted; without it __consumer_offsets grows " +
+				"without bound.",
 		},
 		{
 			Name: "log.cleaner.threads", Type: Int, Default: "1", Check: atLeast(1),
@@ -247,7 +261,8 @@ func storageOptions() []Option {
 			Doc:    "How long the cleaner rests when there is nothing to compact.",
 		},
 		{
-			Name: "log.cleaner.dedupe.buffer.size", Type: Long, Default: "134217728", Check: atLeast(1 << 20),
+			Name: "log.cleaner.dedupe.buffer.size", Type: Long, Default: "134217728",
+			Check:  atLeast(1 << 20),
 			broker: func(b *Broker) any { return &b.CleanerDedupeBufferSize },
 			Doc:    "The most memory that compaction takes for the keys of one round.",
 		},

@@ -34,7 +34,9 @@ func (s Sources) DescribeBroker() []Entry {
 	out := make([]Entry, 0, len(theTable.sorted[BrokerScope]))
 	for o := range Options(BrokerScope) {
 		text, from, ok := s.value(o)
-		e := Entry{Option: o, Value: o.shown(text, ok), Source: from, ReadOnly: o.Update == ReadOnly}
+		e := Entry{
+			Option: o, Value: o.shown(text, ok), Source: from, ReadOnly: o.Update == ReadOnly,
+		}
 		e.Synonyms = s.appendSynonyms(nil, o)
 		if topic, ok := Lookup(TopicScope, o.Of); ok {
 			// A synonym that comes after this one in the topic's list stands in for it.

@@ -32,7 +32,8 @@ func ParseListeners(items []string) ([]Listener, error) {
 		}
 		for _, other := range out {
 			if other.Name == l.Name {
-				return nil, fmt.Errorf("two listeners are called %s: give each a name of its own", l.Name)
+				return nil, fmt.Errorf("two listeners are called %s: give each a name of its "+
+					"own", l.Name)
 			}
 		}
 		out = append(out, l)
@@ -59,7 +60,8 @@ func parseListener(item string) (Listener, error) {
 		}
 		host = inner
 	} else if strings.ContainsAny(host, ":/[] \t") {
-		return Listener{}, fmt.Errorf("listener %q: want a host name, an IPv4 address or a bracketed "+
+		return Listener{}, fmt.Errorf("listener %q: want a host name, an IPv4 address or a "+
+			"bracketed "+
 			"IPv6 address", clip(item))
 	}
 	return Listener{Name: strings.ToUpper(name), Host: host, Port: int32(port)}, nil
@@ -81,7 +83,8 @@ func listeners(advertised bool) Check {
 				continue
 			}
 			if l.Host == "" || l.Host == "0.0.0.0" || l.Host == "::" {
-				return "clients cannot connect to " + l.String() + ": advertise a host that they can reach"
+				return "clients cannot connect to " + l.String() + ": advertise a host that they " +
+					"can reach"
 			}
 		}
 		return ""

@@ -175,15 +175,17 @@ func (t *table) add(o *Option) {
 // topic's option o.
 func (o *Option) asBrokerOption(s Synonym) *Option {
 	row := &Option{
-		Name: s.Name, Type: s.Type, Scope: BrokerScope, Default: s.Default, NoDefault: s.Default == "",
-		Check: o.Check, Update: ClusterWide, Stored: o.Stored, Of: o.Name, factor: s.Factor,
+		Name: s.Name, Type: s.Type, Scope: BrokerScope, Default: s.Default,
+		NoDefault: s.Default == "",
+		Check:     o.Check, Update: ClusterWide, Stored: o.Stored, Of: o.Name, factor: s.Factor,
 	}
 	if row.Type == 0 {
 		row.Type = o.Type
 	}
 	row.Doc = fmt.Sprintf("The default of the topic option %s.", o.Name)
 	if s.Factor > 1 {
-		row.Doc = fmt.Sprintf("The default of the topic option %s, in %s.", o.Name, unitName(s.Factor))
+		row.Doc = fmt.Sprintf("The default of the topic option %s, in %s.",
+			o.Name, unitName(s.Factor))
 		row.Check = o.Check.scaled()
 	}
 	if o.Synonyms[0].Name != s.Name {

@@ -56,7 +56,9 @@ func find(scope Scope, name string) (*Option, error) {
 	if o, ok := Lookup(scope, name); ok {
 		return o, nil
 	}
-	return nil, &ValueError{Scope: scope, Name: name, Unknown: true, Reason: whyUnknown(scope, name)}
+	return nil, &ValueError{
+		Scope: scope, Name: name, Unknown: true, Reason: whyUnknown(scope, name),
+	}
 }
 
 // parse turns text into a bool, an int64, a float64, a string or a []string, as

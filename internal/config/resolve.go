@@ -101,7 +101,8 @@ func (b *Broker) check() error {
 			"the largest request could never be read; raise the one or lower the other",
 			b.QueuedMaxRequestBytes, b.SocketRequestMaxBytes)
 	case b.GroupMinSessionTimeout > b.GroupMaxSessionTimeout:
-		return fmt.Errorf("group.min.session.timeout.ms (%d) is above group.max.session.timeout.ms (%d)",
+		return fmt.Errorf("group.min.session.timeout.ms (%d) is above "+
+			"group.max.session.timeout.ms (%d)",
 			b.GroupMinSessionTimeout.Milliseconds(), b.GroupMaxSessionTimeout.Milliseconds())
 	}
 	return b.Topic.check()
@@ -111,8 +112,10 @@ func (b *Broker) check() error {
 func (t *Topic) check() error {
 	if t.MinCompactionLagMs > t.MaxCompactionLagMs {
 		return &ValueError{
-			Scope: TopicScope, Name: "min.compaction.lag.ms", Value: fmt.Sprint(t.MinCompactionLagMs),
-			Reason: fmt.Sprintf("it may not exceed max.compaction.lag.ms, which is %d", t.MaxCompactionLagMs),
+			Scope: TopicScope, Name: "min.compaction.lag.ms",
+			Value: fmt.Sprint(t.MinCompactionLagMs),
+			Reason: fmt.Sprintf("it may not exceed max.compaction.lag.ms, which is %d",
+				t.MaxCompactionLagMs),
 		}
 	}
 	return nil

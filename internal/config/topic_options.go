@@ -26,12 +26,13 @@ func topicOptions() []Option {
 func retentionOptions() []Option {
 	return []Option{
 		{
-			Name: "cleanup.policy", Type: List, Default: "delete", Check: anyOf("compact", "delete"),
+			Name: "cleanup.policy", Type: List, Default: "delete",
+			Check:    anyOf("compact", "delete"),
 			Synonyms: []Synonym{{Name: "log.cleanup.policy", Default: "delete"}},
 			topic:    func(t *Topic) any { return &t.cleanupPolicy },
-			Doc: "What becomes of old records: delete removes segments past retention.ms or retention.bytes, " +
-				"compact keeps the latest record of every key, both together do both, and an empty list " +
-				"keeps everything for ever.",
+			Doc: "What becomes of old records: delete removes segments past retention.ms or " +
+				"retention.bytes, compact keeps the latest record of every key, both together do " +
+				"both, and an empty list keeps everything for ever.",
 		},
 		{
 			Name: "retention.ms", Type: Long, Default: oneWeekMs, Check: atLeast(-1),
@@ -41,30 +42,32 @@ func retentionOptions() []Option {
 				{Name: "log.retention.hours", Factor: msPerHour, Type: Int, Default: "168"},
 			},
 			topic: func(t *Topic) any { return &t.RetentionMs },
-			Doc: "With cleanup.policy=delete, how long a record is kept at least; -1 keeps for ever. " +
-				"Whole segments go, once their newest record is older.",
+			Doc: "With cleanup.policy=delete, how long a record is kept at least; -1 keeps for " +
+				"ever. Whole segments go, once their newest record is older.",
 		},
 		{
 			Name: "retention.bytes", Type: Long, Default: "-1",
 			Synonyms: []Synonym{{Name: "log.retention.bytes", Default: "-1"}},
 			topic:    func(t *Topic) any { return &t.RetentionBytes },
-			Doc: "With cleanup.policy=delete, how large a partition may grow before its oldest segments go; " +
-				"negative sets no limit. It counts per partition, not per topic.",
+			Doc: "With cleanup.policy=delete, how large a partition may grow before its oldest " +
+				"segments go; negative sets no limit. It counts per partition, not per topic.",
 		},
 		{
-			Name: "file.delete.delay.ms", Type: Long, Default: "60000", Check: atLeast(0), Stored: true,
+			Name: "file.delete.delay.ms", Type: Long, Default: "60000",
+			Check: atLeast(0), Stored: true,
 			Synonyms: []Synonym{{Name: "log.segment.delete.delay.ms", Default: "60000"}},
 			topic:    func(t *Topic) any { return &t.FileDeleteDelayMs },
-			Doc: "Kept and shown without effect: files of deleted segments go as soon as no fetch reads " +
-				"them, so no delay is needed.",
+			Doc: "Kept and shown without effect: files of deleted segments go as soon as no " +
+				"fetch reads them, so no delay is needed.",
 		},
 		{
 			Name: "flush.messages", Type: Long, Default: "1", Check: atLeast(1),
 			Synonyms: []Synonym{{Name: "log.flush.interval.messages", Default: "1"}},
 			topic:    func(t *Topic) any { return &t.FlushMessages },
-			Doc: "After how many records a sync is due. 1, unlike Kafka's 2^63-1, means that acks=all is " +
-				"answered after the records are on disk, and consumers see only what is. Above 1 the answer does " +
-				"not wait for the disk, and records younger than the last sync may be lost with the machine.",
+			Doc: "After how many records a sync is due. 1, unlike Kafka's 2^63-1, means that " +
+				"acks=all is answered after the records are on disk, and consumers see only what " +
+				"is. Above 1 the answer does not wait for the disk, and records younger than the " +
+				"last sync may be lost with the machine.",
 		},
 		{
 			Name: "flush.ms", Type: Long, Default: forEver, Check: atLeast(0),
@@ -84,8 +87,8 @@ func segmentOptions() []Option {
 			Name: "segment.bytes", Type: Int, Default: "1073741824", Check: atLeast(1 << 20),
 			Synonyms: []Synonym{{Name: "log.segment.bytes", Default: "1073741824"}},
 			topic:    func(t *Topic) any { return &t.SegmentBytes },
-			Doc: "At what size a segment file is closed and the next begun. Retention and compaction " +
-				"work on closed segments.",
+			Doc: "At what size a segment file is closed and the next begun. Retention and " +
+				"compaction work on closed segments.",
 		},
 		{
 			Name: "segment.ms", Type: Long, Default: oneWeekMs, Check: atLeast(1),
@@ -94,7 +97,8 @@ func segmentOptions() []Option {
 				{Name: "log.roll.hours", Factor: msPerHour, Type: Int, Default: "168"},
 			},
 			topic: func(t *Topic) any { return &t.SegmentMs },
-			Doc:   "At what age a segment file is closed though it is not full, so that retention can take it.",
+			Doc: "At what age a segment file is closed though it is not full, so that " +
+				"retention can take it.",
 		},
 		{
 			Name: "segment.jitter.ms", Type: Long, Default: "0", Check: atLeast(0), Stored: true,
@@ -103,8 +107,8 @@ func segmentOptions() []Option {
 				{Name: "log.roll.jitter.hours", Factor: msPerHour, Type: Int, Default: "0"},
 			},
 			topic: func(t *Topic) any { return &t.SegmentJitterMs },
-			Doc: "Kept and shown without effect: a new segment costs one file and one sync in the background, " +
-				"so many at once do no harm.",
+			Doc: "Kept and shown without effect: a new segment costs one file and one sync in " +
+				"the background, so many at once do no harm.",
 		},
 		{
 			Name: "segment.index.bytes", Type: Int, Default: "10485760", Check: atLeast(4),
@@ -116,14 +120,15 @@ func segmentOptions() []Option {
 			Name: "index.interval.bytes", Type: Int, Default: "4096", Check: atLeast(0),
 			Synonyms: []Synonym{{Name: "log.index.interval.bytes", Default: "4096"}},
 			topic:    func(t *Topic) any { return &t.IndexIntervalBytes },
-			Doc:      "About how many bytes of records there are between two entries of the offset index.",
+			Doc: "About how many bytes of records there are between two entries of the " +
+				"offset index.",
 		},
 		{
 			Name: "preallocate", Type: Boolean, Default: "false", Stored: true,
 			Synonyms: []Synonym{{Name: "log.preallocate", Default: "false"}},
 			topic:    func(t *Topic) any { return &t.Preallocate },
-			Doc: "Kept and shown without effect: acknowledgements wait for the commit journal, whose files " +
-				"are always preallocated, and not for the segments.",
+			Doc: "Kept and shown without effect: acknowledgements wait for the commit journal, " +
+				"whose files are always preallocated, and not for the segments.",
 		},
 	}
 }
@@ -134,45 +139,50 @@ func recordOptions() []Option {
 			Name: "max.message.bytes", Type: Int, Default: "1048588", Check: atLeast(0),
 			Synonyms: []Synonym{{Name: "message.max.bytes", Default: "1048588"}},
 			topic:    func(t *Topic) any { return &t.MaxMessageBytes },
-			Doc: "The largest record batch that is accepted, as it is sent: compressed, if it is. " +
-				"Consumers receive a first batch that is larger than their limits all the same.",
+			Doc: "The largest record batch that is accepted, as it is sent: compressed, if it " +
+				"is. Consumers receive a first batch that is larger than their limits all the " +
+				"same.",
 		},
 		{
 			Name: "max.decompressed.message.bytes", Type: Int, Default: "268435456",
 			Check:    between(1, 2147483639),
 			Synonyms: []Synonym{{Name: "max.decompressed.message.bytes", Default: "268435456"}},
 			topic:    func(t *Topic) any { return &t.MaxDecompressedMessageBytes },
-			Doc: "What a compressed batch may decompress to. Kafka bounds one record, and by default not " +
-				"below 2 GiB; here it bounds the batch, at 256 MiB, so that a small request cannot cost seconds " +
-				"of work.",
+			Doc: "What a compressed batch may decompress to. Kafka bounds one record, and by " +
+				"default not below 2 GiB; here it bounds the batch, at 256 MiB, so that a small " +
+				"request cannot cost seconds of work.",
 		},
 		{
 			Name: "message.timestamp.type", Type: String, Default: "CreateTime",
 			Check:    oneOf("CreateTime", "LogAppendTime"),
 			Synonyms: []Synonym{{Name: "log.message.timestamp.type", Default: "CreateTime"}},
 			topic:    func(t *Topic) any { return &t.MessageTimestampType },
-			Doc:      "Whether a record keeps the producer's time or gets the broker's time of arrival.",
+			Doc: "Whether a record keeps the producer's time or gets the broker's time of " +
+				"arrival.",
 		},
 		{
-			Name: "message.timestamp.before.max.ms", Type: Long, Default: forEver, Check: atLeast(0),
+			Name: "message.timestamp.before.max.ms", Type: Long, Default: forEver,
+			Check:    atLeast(0),
 			Synonyms: []Synonym{{Name: "log.message.timestamp.before.max.ms", Default: forEver}},
 			topic:    func(t *Topic) any { return &t.MessageTimestampBeforeMaxMs },
-			Doc: "With CreateTime, how far a record's time may lie before the broker's; a record beyond is " +
-				"refused.",
+			Doc: "With CreateTime, how far a record's time may lie before the broker's; a record " +
+				"beyond is refused.",
 		},
 		{
-			Name: "message.timestamp.after.max.ms", Type: Long, Default: "3600000", Check: atLeast(0),
+			Name: "message.timestamp.after.max.ms", Type: Long, Default: "3600000",
+			Check:    atLeast(0),
 			Synonyms: []Synonym{{Name: "log.message.timestamp.after.max.ms", Default: "3600000"}},
 			topic:    func(t *Topic) any { return &t.MessageTimestampAfterMaxMs },
-			Doc: "With CreateTime, how far a record's time may lie after the broker's; a record beyond is " +
-				"refused. It catches clocks in the wrong unit, which would keep segments for ever.",
+			Doc: "With CreateTime, how far a record's time may lie after the broker's; a record " +
+				"beyond is refused. It catches clocks in the wrong unit, which would keep " +
+				"segments for ever.",
 		},
 		{
 			Name: "min.insync.replicas", Type: Int, Default: "1", Check: atLeast(1),
 			Synonyms: []Synonym{{Name: "min.insync.replicas", Default: "1"}},
 			topic:    func(t *Topic) any { return &t.MinInsyncReplicas },
-			Doc: "How many replicas, the leader included, must be in sync for a produce with acks=all to be " +
-				"accepted.",
+			Doc: "How many replicas, the leader included, must be in sync for a produce with " +
+				"acks=all to be accepted.",
 		},
 	}
 }
@@ -183,8 +193,8 @@ func compactionOptions() []Option {
 			Name: "delete.retention.ms", Type: Long, Default: oneDayMs, Check: atLeast(0),
 			Synonyms: []Synonym{{Name: "log.cleaner.delete.retention.ms", Default: oneDayMs}},
 			topic:    func(t *Topic) any { return &t.DeleteRetentionMs },
-			Doc: "How long compaction keeps a tombstone (a record without a value), so that a consumer that " +
-				"reads from the start within that time sees every deletion.",
+			Doc: "How long compaction keeps a tombstone (a record without a value), so that a " +
+				"consumer that reads from the start within that time sees every deletion.",
 		},
 		{
 			Name: "min.compaction.lag.ms", Type: Long, Default: "0", Check: atLeast(0),
@@ -196,14 +206,15 @@ func compactionOptions() []Option {
 			Name: "max.compaction.lag.ms", Type: Long, Default: forEver, Check: atLeast(1),
 			Synonyms: []Synonym{{Name: "log.cleaner.max.compaction.lag.ms", Default: forEver}},
 			topic:    func(t *Topic) any { return &t.MaxCompactionLagMs },
-			Doc:      "After how long a record is compacted though min.cleanable.dirty.ratio is not reached.",
+			Doc: "After how long a record is compacted though min.cleanable.dirty.ratio is " +
+				"not reached.",
 		},
 		{
 			Name: "min.cleanable.dirty.ratio", Type: Double, Default: "0.5", Check: ratio(0, 1),
 			Synonyms: []Synonym{{Name: "log.cleaner.min.cleanable.ratio", Default: "0.5"}},
 			topic:    func(t *Topic) any { return &t.MinCleanableDirtyRatio },
-			Doc: "What part of a partition must be uncompacted for the cleaner to take it up: lower saves disk, " +
-				"higher saves work.",
+			Doc: "What part of a partition must be uncompacted for the cleaner to take it up: " +
+				"lower saves disk, higher saves work.",
 		},
 	}
 }
@@ -214,8 +225,8 @@ func compressionOptions() []Option {
 		return Option{
 			Name: name, Type: Int, Default: value, Check: c, Stored: true,
 			Synonyms: []Synonym{{Name: name, Default: value}},
-			Doc: "Kept and shown without effect: batches are stored as the producer compressed them. " +
-				"Set the level where the producer is configured.",
+			Doc: "Kept and shown without effect: batches are stored as the producer compressed " +
+				"them. Set the level where the producer is configured.",
 		}
 	}
 	gzip := checked("1 to 9, or -1", func(v string) string {
@@ -228,10 +239,11 @@ func compressionOptions() []Option {
 	return []Option{
 		{
 			Name: "compression.type", Type: String, Default: "producer",
-			Check:    only("producer", "the broker stores batches as the producer compressed them: set it there"),
+			Check: only("producer", "the broker stores batches as the producer compressed "+
+				"them: set it there"),
 			Synonyms: []Synonym{{Name: "compression.type", Default: "producer"}},
-			Doc: "Batches are stored as the producer compressed them; Kafka's other values, which have the " +
-				"broker compress again, are refused.",
+			Doc: "Batches are stored as the producer compressed them; Kafka's other values, " +
+				"which have the broker compress again, are refused.",
 		},
 		level("gzip", "-1", gzip),
 		level("lz4", "9", between(1, 17)),
@@ -242,9 +254,11 @@ func compressionOptions() []Option {
 func replicationOptions() []Option {
 	throttled := func(whose string) Option {
 		return Option{
-			Name: whose + ".replication.throttled.replicas", Type: List, Check: throttledReplicas(), Stored: true,
-			Doc: "Kept and shown without effect while partitions have one replica: the replicas whose " +
-				"replication is throttled on the " + whose + "'s side, as partition:broker, or * for all.",
+			Name: whose + ".replication.throttled.replicas", Type: List,
+			Check: throttledReplicas(), Stored: true,
+			Doc: "Kept and shown without effect while partitions have one replica: the replicas " +
+				"whose replication is throttled on the " + whose + "'s side, as partition:broker, or * " +
+				"for all.",
 		}
 	}
 	return []Option{
@@ -254,8 +268,9 @@ func replicationOptions() []Option {
 			Name: "unclean.leader.election.enable", Type: Boolean, Default: "false",
 			Synonyms: []Synonym{{Name: "unclean.leader.election.enable", Default: "false"}},
 			topic:    func(t *Topic) any { return &t.UncleanLeaderElectionEnable }, Stored: true,
-			Doc: "Whether a replica that is not in sync may become the leader when no other is left, though " +
-				"that loses acknowledged records. It matters for partitions of several replicas.",
+			Doc: "Whether a replica that is not in sync may become the leader when no other is " +
+				"left, though that loses acknowledged records. It matters for partitions of " +
+				"several replicas.",
 		},
 		{
 			Name: "errors.deadletterqueue.group.enable", Type: Boolean, Default: "false",

@@ -14,7 +14,9 @@ import (
 )
 
 // AlterConfigs decides about configurations that are to be replaced as a whole.
-func (s *State) AlterConfigs(req *kmsg.AlterConfigsRequest) (*kmsg.AlterConfigsResponse, []metadata.Record) {
+func (s *State) AlterConfigs(
+	req *kmsg.AlterConfigsRequest,
+) (*kmsg.AlterConfigsResponse, []metadata.Record) {
 	resp := req.ResponseKind().(*kmsg.AlterConfigsResponse)
 	seen := map[metadata.Resource]bool{}
 	var records []metadata.Record
@@ -64,10 +66,12 @@ func (s *State) replaceConfig(
 	values := make(map[string]string, len(req.Configs))
 	for _, c := range req.Configs {
 		if _, twice := values[c.Name]; twice {
-			return nil, refuse(kafka.ErrInvalidRequest, "%s is in the request twice: give it one value", c.Name)
+			return nil, refuse(kafka.ErrInvalidRequest, "%s is in the request twice: give it one "+
+				"value", c.Name)
 		}
 		if c.Value == nil {
-			return nil, refuse(kafka.ErrInvalidRequest, "Null value not supported for : %s. Leave the option out "+
+			return nil, refuse(kafka.ErrInvalidRequest, "Null value not supported for : %s. "+
+				"Leave the option out "+
 				"for the default", c.Name)
 		}
 		values[c.Name] = strings.TrimSpace(*c.Value)
@@ -88,7 +92,8 @@ func (s *State) changeConfig(
 	for i := range req.Configs {
 		c := &req.Configs[i]
 		if changed[c.Name] {
-			return nil, refuse(kafka.ErrInvalidRequest, "%s is in the request twice: change it once", c.Name)
+			return nil, refuse(kafka.ErrInvalidRequest, "%s is in the request twice: change it "+
+				"once", c.Name)
 		}
 		changed[c.Name] = true
 		if err := s.changeValue(r, values, c); err != nil {
@@ -100,7 +105,8 @@ func (s *State) changeConfig(
 
 // changeValue carries out one operation on a resource's own values.
 func (s *State) changeValue(
-	r metadata.Resource, values map[string]string, c *kmsg.IncrementalAlterConfigsRequestResourceConfig,
+	r metadata.Resource, values map[string]string,
+	c *kmsg.IncrementalAlterConfigsRequestResourceConfig,
 ) *kafka.Error {
 	if c.Op == kmsg.IncrementalAlterConfigOpDelete {
 		// A value that no version of now would take may always go.
@@ -111,7 +117,8 @@ func (s *State) changeValue(
 		return nil
 	}
 	if c.Value == nil {
-		return refuse(kafka.ErrInvalidRequest, "Null value not supported for : %s. Delete the option for the "+
+		return refuse(kafka.ErrInvalidRequest, "Null value not supported for : %s. Delete the "+
+			"option for the "+
 			"default", c.Name)
 	}
 	switch c.Op {
@@ -127,14 +134,16 @@ func (s *State) changeValue(
 // changeList adds items to a list or takes them out. A list that was not set
 // begins as its default, as in Kafka.
 func (s *State) changeList(
-	r metadata.Resource, values map[string]string, c *kmsg.IncrementalAlterConfigsRequestResourceConfig,
+	r metadata.Resource, values map[string]string,
+	c *kmsg.IncrementalAlterConfigsRequestResourceConfig,
 ) *kafka.Error {
 	if err := config.Known(scopeOf(r), c.Name); err != nil {
 		return refuse(kafka.ErrInvalidConfig, "%v", err)
 	}
 	o, _ := config.Lookup(scopeOf(r), c.Name)
 	if o.Type != config.List {
-		return refuse(kafka.ErrInvalidConfig, "items can be added to a list and taken out of one, and %s is a "+
+		return refuse(kafka.ErrInvalidConfig, "items can be added to a list and taken out of "+
+			"one, and %s is a "+
 			"%v: set it", c.Name, o.Type)
 	}
 	text, set := values[c.Name]
@@ -170,7 +179,9 @@ func (s *State) defaultText(r metadata.Resource, o *config.Option) string {
 
 // settle checks the values that a resource is to have and returns the record that
 // leads there, nil when nothing changes.
-func (s *State) settle(r metadata.Resource, values map[string]string) (*metadata.ConfigChanged, *kafka.Error) {
+func (s *State) settle(
+	r metadata.Resource, values map[string]string,
+) (*metadata.ConfigChanged, *kafka.Error) {
 	old := s.image.Config(r)
 	record := &metadata.ConfigChanged{Resource: r, Set: map[string]string{}}
 	for name, value := range values {
@@ -207,10 +218,12 @@ func (s *State) checkValues(r metadata.Resource, set, values map[string]string) 
 		o, _ := config.Lookup(config.BrokerScope, name)
 		switch {
 		case o.Update == config.ReadOnly:
-			return refuse(kafka.ErrInvalidRequest, "Cannot update these configs dynamically: %s. Set it where the "+
+			return refuse(kafka.ErrInvalidRequest, "Cannot update these configs dynamically: %s. "+
+				"Set it where the "+
 				"broker is started, and start it again", name)
 		case o.Update == config.PerBroker && r.Name == "":
-			return refuse(kafka.ErrInvalidRequest, "%s can be set for one broker at a time only: name the broker",
+			return refuse(kafka.ErrInvalidRequest, "%s can be set for one broker at a time only: "+
+				"name the broker",
 				name)
 		}
 	}
@@ -232,7 +245,8 @@ func (s *State) resource(
 ) (metadata.Resource, *kafka.Error) {
 	r := metadata.Resource{Type: metadata.ResourceType(kind), Name: name}
 	if seen[r] {
-		return r, refuse(kafka.ErrInvalidRequest, "the request names a resource twice: name it once")
+		return r, refuse(kafka.ErrInvalidRequest, "the request names a resource twice: name it "+
+			"once")
 	}
 	seen[r] = true
 	switch kind {
@@ -250,7 +264,8 @@ func (s *State) resource(
 		}
 		id, err := strconv.ParseInt(name, 10, 32)
 		if err != nil || strconv.FormatInt(id, 10) != name {
-			return r, refuse(kafka.ErrInvalidRequest, "broker %q is no number: name a broker by its id, or none "+
+			return r, refuse(kafka.ErrInvalidRequest, "broker %q is no number: name a broker by "+
+				"its id, or none "+
 				"for all of them", name)
 		}
 		if _, ok := s.image.Broker(kafka.BrokerID(id)); !ok {
@@ -263,7 +278,8 @@ func (s *State) resource(
 
 // noConfiguration refuses a type of resource.
 func noConfiguration(kind kmsg.ConfigResourceType) *kafka.Error {
-	return refuse(kafka.ErrInvalidRequest, "nothing of type %v has a configuration here: name topics or brokers",
+	return refuse(kafka.ErrInvalidRequest, "nothing of type %v has a configuration here: name "+
+		"topics or brokers",
 		kind)
 }
 

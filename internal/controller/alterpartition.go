@@ -12,7 +12,9 @@ import (
 // AlterPartition decides about changes of ISRs that a leader wants. It is a
 // compare-and-set on the leader epoch and the partition epoch (KIP-497), and from
 // version 3 on on the members' broker epochs too (KIP-903).
-func (s *State) AlterPartition(req *kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, []metadata.Record) {
+func (s *State) AlterPartition(
+	req *kmsg.AlterPartitionRequest,
+) (*kmsg.AlterPartitionResponse, []metadata.Record) {
 	resp := req.ResponseKind().(*kmsg.AlterPartitionResponse)
 	if err := s.checkBrokerEpoch(req.BrokerID, req.BrokerEpoch); err != nil {
 		resp.ErrorCode = int16(err.Code)
@@ -54,8 +56,8 @@ func (s *State) alteredTopic(
 }
 
 func (s *State) alterPartition(
-	req *kmsg.AlterPartitionRequest, t *metadata.Topic, rp *kmsg.AlterPartitionRequestTopicPartition,
-	record *metadata.PartitionsChanged,
+	req *kmsg.AlterPartitionRequest, t *metadata.Topic,
+	rp *kmsg.AlterPartitionRequestTopicPartition, record *metadata.PartitionsChanged,
 ) kmsg.AlterPartitionResponseTopicPartition {
 	out := kmsg.NewAlterPartitionResponseTopicPartition()
 	out.Partition = rp.Partition
@@ -106,8 +108,8 @@ func wantedISR(version int16, rp *kmsg.AlterPartitionRequestTopicPartition) []ka
 // checkISR is the order of checks that Kafka's controller has, since a leader
 // treats each code differently.
 func (s *State) checkISR(
-	req *kmsg.AlterPartitionRequest, p *metadata.Partition, rp *kmsg.AlterPartitionRequestTopicPartition,
-	isr []kafka.BrokerID,
+	req *kmsg.AlterPartitionRequest, p *metadata.Partition,
+	rp *kmsg.AlterPartitionRequestTopicPartition, isr []kafka.BrokerID,
 ) kafka.Code {
 	leader, partition := kafka.LeaderEpoch(rp.LeaderEpoch), kafka.PartitionEpoch(rp.PartitionEpoch)
 	switch {
@@ -130,7 +132,8 @@ func (s *State) checkISR(
 		if slices.Contains(p.ISR, id) {
 			continue
 		}
-		if !ok || b.Fenced || req.Version >= 3 && !epochMatches(b.Epoch, rp.NewEpochISR[i].BrokerEpoch) {
+		if !ok || b.Fenced ||
+			req.Version >= 3 && !epochMatches(b.Epoch, rp.NewEpochISR[i].BrokerEpoch) {
 			return kafka.ErrIneligibleReplica
 		}
 	}

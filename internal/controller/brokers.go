@@ -10,13 +10,15 @@ import (
 	"github.com/strandline/strandline/internal/metadata"
 )
 
-// FoundCluster returns the record with which a cluster begins; nil when it has
-// begun.
-func (s *State) FoundCluster(clusterID string) []metadata.Record {
-	if s.image.ClusterID() != "" {
-		return nil
+// FoundCluster begins a cluster under an id where there is none, and returns the
+// id of the cluster that there is then.
+func (s *State) FoundCluster(clusterID string) (string, []metadata.Record) {
+	if id := s.image.ClusterID(); id != "" {
+		return id, nil
 	}
-	return []metadata.Record{&metadata.ClusterRecord{ClusterID: clusterID, Level: metadata.CurrentLevel}}
+	return clusterID, []metadata.Record{
+		&metadata.ClusterRecord{ClusterID: clusterID, Level: metadata.CurrentLevel},
+	}
 }
 
 // RegisterBroker decides about a broker that has started. It gets a new broker
@@ -26,12 +28,12 @@ func (s *State) FoundCluster(clusterID string) []metadata.Record {
 // tells them.
 func (s *State) RegisterBroker(
 	req *kmsg.BrokerRegistrationRequest,
-) (*kmsg.BrokerRegistrationResponse, []metadata.Record, error) {
+) (*kmsg.BrokerRegistrationResponse, []metadata.Record) {
 	resp := req.ResponseKind().(*kmsg.BrokerRegistrationResponse)
 	resp.BrokerEpoch = -1
-	if err := s.checkRegistration(req); err != nil {
-		resp.ErrorCode = int16(err.Code)
-		return resp, nil, err
+	if code := s.checkRegistration(req); code != kafka.ErrNone {
+		resp.ErrorCode = int16(code)
+		return resp, nil
 	}
 	b := metadata.Broker{
 		ID: kafka.BrokerID(req.BrokerID), Epoch: s.image.LastBrokerEpoch() + 1,
@@ -41,7 +43,8 @@ func (s *State) RegisterBroker(
 		b.Rack = *req.Rack
 	}
 	for _, l := range req.Listeners {
-		b.Endpoints = append(b.Endpoints, metadata.Endpoint{Name: l.Name, Host: l.Host, Port: int32(l.Port)})
+		e := metadata.Endpoint{Name: l.Name, Host: l.Host, Port: int32(l.Port)}
+		b.Endpoints = append(b.Endpoints, e)
 	}
 	resp.BrokerEpoch = int64(b.Epoch)
 	records := []metadata.Record{&metadata.BrokerRecord{Broker: b}}
@@ -49,21 +52,19 @@ func (s *State) RegisterBroker(
 	if known && req.PreviousBrokerEpoch != int64(old.Epoch) {
 		records = append(records, &metadata.LeadersRestarted{Broker: b.ID})
 	}
-	return resp, records, nil
+	return resp, records
 }
 
-func (s *State) checkRegistration(req *kmsg.BrokerRegistrationRequest) *kafka.Error {
+// checkRegistration says what is wrong with a registration. The answer has no room
+// for words.
+func (s *State) checkRegistration(req *kmsg.BrokerRegistrationRequest) kafka.Code {
 	switch {
 	case req.ClusterID != s.image.ClusterID():
-		return refuse(kafka.ErrInconsistentClusterID, "broker %d belongs to cluster %q, and this is cluster %q: "+
-			"check its voters and its data directory", req.BrokerID, req.ClusterID, s.image.ClusterID())
-	case req.BrokerID < 0:
-		return refuse(kafka.ErrInvalidRegistration, "a broker cannot have the id %d", req.BrokerID)
-	case len(req.Listeners) == 0:
-		return refuse(kafka.ErrInvalidRegistration, "broker %d advertises no address: clients could not find it",
-			req.BrokerID)
+		return kafka.ErrInconsistentClusterID
+	case req.BrokerID < 0 || len(req.Listeners) == 0:
+		return kafka.ErrInvalidRegistration
 	}
-	return nil
+	return kafka.ErrNone
 }
 
 // producerIDBlock is how many producer ids a broker gets at a time, as in Kafka.
@@ -92,7 +93,8 @@ func (s *State) AllocateProducerIDs(
 func (s *State) checkBrokerEpoch(id int32, epoch int64) *kafka.Error {
 	b, ok := s.image.Broker(kafka.BrokerID(id))
 	if !ok || int64(b.Epoch) != epoch {
-		return refuse(kafka.ErrStaleBrokerEpoch, "broker %d is not registered with epoch %d", id, epoch)
+		return refuse(kafka.ErrStaleBrokerEpoch, "broker %d is not registered with epoch "+
+			"%d", id, epoch)
 	}
 	return nil
 }

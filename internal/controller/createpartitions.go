@@ -50,12 +50,14 @@ func (s *State) grow(
 	t := s.image.Topic(req.Topic)
 	switch {
 	case times > 1:
-		return nil, refuse(kafka.ErrInvalidRequest, "topic %q is in the request %d times: name it once",
+		return nil, refuse(kafka.ErrInvalidRequest, "topic %q is in the request %d times: name "+
+			"it once",
 			req.Topic, times)
 	case t == nil:
 		return nil, refuse(kafka.ErrUnknownTopicOrPartition, "there is no topic %q", req.Topic)
 	case metadata.IsInternal(t.Name):
-		return nil, refuse(kafka.ErrInvalidPartitions, "topic %s cannot grow: groups are found by hashing over "+
+		return nil, refuse(kafka.ErrInvalidPartitions, "topic %s cannot grow: groups are found "+
+			"by hashing over "+
 			"its %d partitions", t.Name, len(t.Partitions))
 	}
 	have, want := len(t.Partitions), int(req.Count)
@@ -63,8 +65,10 @@ func (s *State) grow(
 	case want == have:
 		return nil, refuse(kafka.ErrInvalidPartitions, "Topic already has %d partition(s).", have)
 	case want < have:
-		return nil, refuse(kafka.ErrInvalidPartitions, "The topic %s currently has %d partition(s); %d would not "+
-			"be an increase. A topic cannot shrink: create another and copy the records", t.Name, have, want)
+		return nil, refuse(kafka.ErrInvalidPartitions, "The topic %s currently has %d "+
+			"partition(s); %d would not "+
+			"be an increase. A topic cannot shrink: create another and copy the records",
+			t.Name, have, want)
 	}
 	partitions, err := placeMore(t, req, want-have, place)
 	if err != nil {
@@ -82,7 +86,8 @@ func placeMore(
 		return place.spread(more, factor)
 	}
 	if len(req.Assignment) != more {
-		return nil, refuse(kafka.ErrInvalidReplicaAssignment, "%d partitions are to be added, and %d "+
+		return nil, refuse(kafka.ErrInvalidReplicaAssignment, "%d partitions are to be added, "+
+			"and %d "+
 			"assignments are given: give one for each", more, len(req.Assignment))
 	}
 	lists := make([][]int32, more)
@@ -95,8 +100,10 @@ func placeMore(
 // growthWarning says what adding partitions does to keys.
 func growthWarning(r *metadata.PartitionsAdded) string {
 	return fmt.Sprintf("from now on most keys map to other partitions than before (there are %d "+
-		"instead of %d): what a key had before stays in its old partition, so its order holds only before and "+
-		"after, not across. If order per key matters, let consumers reach the end of the old partitions before "+
+		"instead of %d): what a key had before stays in its old partition, so its order holds "+
+		"only before and "+
+		"after, not across. If order per key matters, let consumers reach the end of the old "+
+		"partitions before "+
 		"producers go on, or create a new topic with enough partitions and copy the records over",
 		int(r.First)+len(r.Partitions), r.First)
 }

@@ -20,7 +20,9 @@ const fromDefaults = -1
 
 // CreateTopics decides about new topics. Each stands for itself: one that is
 // refused does not hold up the others.
-func (s *State) CreateTopics(req *kmsg.CreateTopicsRequest) (*kmsg.CreateTopicsResponse, []metadata.Record) {
+func (s *State) CreateTopics(
+	req *kmsg.CreateTopicsRequest,
+) (*kmsg.CreateTopicsResponse, []metadata.Record) {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
 	resp.Topics = make([]kmsg.CreateTopicsResponseTopic, 0, len(req.Topics))
 	plan := s.newCreation(req)
@@ -109,20 +111,25 @@ func (c *creation) checkName(name string) *kafka.Error {
 		other, taken = c.added[key]
 	}
 	if taken {
-		return refuse(kafka.ErrInvalidTopicException, "Topic '%s' collides with existing topic: %s. "+
-			"Names that differ only in '.' and '_' cannot be told apart in metrics: choose another", name, other)
+		return refuse(kafka.ErrInvalidTopicException, "Topic '%s' collides with existing topic: "+
+			"%s. "+
+			"Names that differ only in '.' and '_' cannot be told apart in metrics: choose "+
+			"another", name, other)
 	}
 	return nil
 }
 
-func (c *creation) checkConfigs(configs []kmsg.CreateTopicsRequestTopicConfig) (map[string]string, *kafka.Error) {
+func (c *creation) checkConfigs(
+	configs []kmsg.CreateTopicsRequestTopicConfig,
+) (map[string]string, *kafka.Error) {
 	if len(configs) == 0 {
 		return nil, nil
 	}
 	values := make(map[string]string, len(configs))
 	for _, v := range configs {
 		if v.Value == nil {
-			return nil, refuse(kafka.ErrInvalidConfig, "Null value not supported for topic configs: %s. "+
+			return nil, refuse(kafka.ErrInvalidConfig, "Null value not supported for topic "+
+				"configs: %s. "+
 				"Leave the option out for the default", v.Name)
 		}
 		values[v.Name] = strings.TrimSpace(*v.Value)
@@ -133,7 +140,9 @@ func (c *creation) checkConfigs(configs []kmsg.CreateTopicsRequestTopicConfig) (
 	return values, nil
 }
 
-func (c *creation) partitions(t *kmsg.CreateTopicsRequestTopic) ([]metadata.Partition, *kafka.Error) {
+func (c *creation) partitions(
+	t *kmsg.CreateTopicsRequestTopic,
+) ([]metadata.Partition, *kafka.Error) {
 	if len(t.ReplicaAssignment) > 0 {
 		return c.assigned(t)
 	}
@@ -145,11 +154,13 @@ func (c *creation) partitions(t *kmsg.CreateTopicsRequestTopic) ([]metadata.Part
 		factor = c.broker.DefaultReplicationFactor
 	}
 	if n <= 0 {
-		return nil, refuse(kafka.ErrInvalidPartitions, "a topic cannot have %d partitions: ask for at least 1, "+
+		return nil, refuse(kafka.ErrInvalidPartitions, "a topic cannot have %d partitions: ask "+
+			"for at least 1, "+
 			"or for -1 to get the broker's default", n)
 	}
 	if factor <= 0 {
-		return nil, refuse(kafka.ErrInvalidReplicationFactor, "a partition cannot have %d replicas: ask for at "+
+		return nil, refuse(kafka.ErrInvalidReplicationFactor, "a partition cannot have %d "+
+			"replicas: ask for at "+
 			"least 1, or for -1 to get the broker's default", factor)
 	}
 	return c.placement.spread(int(n), int(factor))
@@ -158,17 +169,20 @@ func (c *creation) partitions(t *kmsg.CreateTopicsRequestTopic) ([]metadata.Part
 // assigned takes the replicas that the creator names.
 func (c *creation) assigned(t *kmsg.CreateTopicsRequestTopic) ([]metadata.Partition, *kafka.Error) {
 	if t.NumPartitions != fromDefaults || t.ReplicationFactor != fromDefaults {
-		return nil, refuse(kafka.ErrInvalidRequest, "with a replica assignment, the number of partitions and "+
+		return nil, refuse(kafka.ErrInvalidRequest, "with a replica assignment, the number of "+
+			"partitions and "+
 			"the replication factor must be -1, not %d and %d", t.NumPartitions, t.ReplicationFactor)
 	}
 	lists := make([][]int32, len(t.ReplicaAssignment))
 	for _, a := range t.ReplicaAssignment {
 		if a.Partition < 0 || int(a.Partition) >= len(lists) {
-			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "partitions must be numbered from 0 to %d "+
+			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "partitions must be numbered "+
+				"from 0 to %d "+
 				"without a gap; there is a number %d", len(lists)-1, a.Partition)
 		}
 		if lists[a.Partition] != nil {
-			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "partition %d is assigned twice", a.Partition)
+			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "partition %d is assigned "+
+				"twice", a.Partition)
 		}
 		lists[a.Partition] = append(make([]int32, 0, len(a.Replicas)), a.Replicas...)
 	}

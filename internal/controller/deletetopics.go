@@ -9,7 +9,9 @@ import (
 
 // DeleteTopics decides about topics that are to go, named by name or, from version
 // 6 on, by id.
-func (s *State) DeleteTopics(req *kmsg.DeleteTopicsRequest) (*kmsg.DeleteTopicsResponse, []metadata.Record) {
+func (s *State) DeleteTopics(
+	req *kmsg.DeleteTopicsRequest,
+) (*kmsg.DeleteTopicsResponse, []metadata.Record) {
 	resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
 	asked := req.Topics
 	if req.Version < 6 {
@@ -30,7 +32,8 @@ func (s *State) DeleteTopics(req *kmsg.DeleteTopicsRequest) (*kmsg.DeleteTopicsR
 		out.Topic, out.TopicID = a.Topic, a.TopicID
 		t, err := s.doomed(a)
 		if err == nil && times[t.ID] > 1 {
-			err = refuse(kafka.ErrInvalidRequest, "topic %q is in the request %d times: name it once",
+			err = refuse(kafka.ErrInvalidRequest, "topic %q is in the request %d times: name it "+
+				"once",
 				t.Name, times[t.ID])
 		}
 		if err == nil {
@@ -66,14 +69,17 @@ func (s *State) doomed(a kmsg.DeleteTopicsRequestTopic) (*metadata.Topic, *kafka
 	var t *metadata.Topic
 	switch {
 	case a.Topic != nil && !id.IsZero():
-		return nil, refuse(kafka.ErrInvalidRequest, "topic %q is named by an id too: give the one or the other",
+		return nil, refuse(kafka.ErrInvalidRequest, "topic %q is named by an id too: give the "+
+			"one or the other",
 			*a.Topic)
 	case a.Topic == nil && id.IsZero():
-		return nil, refuse(kafka.ErrInvalidRequest, "an item names neither a topic nor an id: give the one or "+
+		return nil, refuse(kafka.ErrInvalidRequest, "an item names neither a topic nor an id: "+
+			"give the one or "+
 			"the other")
 	case a.Topic == nil:
 		if t = s.image.TopicByID(id); t == nil {
-			return nil, refuse(kafka.ErrUnknownTopicID, "no topic has the id %s: it was deleted, or never was", id)
+			return nil, refuse(kafka.ErrUnknownTopicID, "no topic has the id %s: it was deleted, "+
+				"or never was", id)
 		}
 	default:
 		if t = s.image.Topic(*a.Topic); t == nil {
@@ -81,7 +87,8 @@ func (s *State) doomed(a kmsg.DeleteTopicsRequestTopic) (*metadata.Topic, *kafka
 		}
 	}
 	if metadata.IsInternal(t.Name) {
-		return nil, refuse(kafka.ErrInvalidRequest, "topic %s is the brokers' own and holds what groups have "+
+		return nil, refuse(kafka.ErrInvalidRequest, "topic %s is the brokers' own and holds what "+
+			"groups have "+
 			"committed: it cannot be deleted; delete groups or their offsets instead", t.Name)
 	}
 	return t, nil

@@ -36,7 +36,8 @@ func DescribeConfigs(
 }
 
 func describeResource(
-	self kafka.BrokerID, image *metadata.Image, sources config.Sources, r *kmsg.DescribeConfigsRequestResource,
+	self kafka.BrokerID, image *metadata.Image, sources config.Sources,
+	r *kmsg.DescribeConfigsRequestResource,
 ) ([]config.Entry, *kafka.Error) {
 	switch r.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
@@ -53,7 +54,8 @@ func describeResource(
 			return sources.DescribeCluster(), nil
 		}
 		if r.ResourceName != strconv.Itoa(int(self)) {
-			return nil, refuse(kafka.ErrInvalidRequest, "Unexpected broker id, expected %d or empty string, but "+
+			return nil, refuse(kafka.ErrInvalidRequest, "Unexpected broker id, expected %d or "+
+				"empty string, but "+
 				"received %s: ask that broker", self, r.ResourceName)
 		}
 		return sources.DescribeBroker(), nil

@@ -46,7 +46,8 @@ func (p *placement) spread(partitions, factor int) ([]metadata.Partition, *kafka
 		return nil, err
 	}
 	if factor > len(p.brokers) {
-		return nil, refuse(kafka.ErrInvalidReplicationFactor, "Unable to replicate the partition %d time(s): "+
+		return nil, refuse(kafka.ErrInvalidReplicationFactor, "Unable to replicate the partition "+
+			"%d time(s): "+
 			"there are %d broker(s). Ask for at most that many replicas, or start more brokers",
 			factor, len(p.brokers))
 	}
@@ -81,23 +82,28 @@ func (p *placement) given(lists [][]int32, factor int) ([]metadata.Partition, *k
 		replicas := make([]kafka.BrokerID, 0, len(list))
 		switch {
 		case len(list) == 0:
-			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "the assignment of a partition names no replica")
+			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "the assignment of a partition "+
+				"names no replica")
 		case len(list) != factor:
-			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "the assignments have %d and %d replicas: "+
+			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "the assignments have %d and "+
+				"%d replicas: "+
 				"give every partition as many", factor, len(list))
 		}
 		for _, id := range list {
 			id := kafka.BrokerID(id)
 			if !p.all[id] {
-				return nil, refuse(kafka.ErrInvalidReplicaAssignment, "there is no broker %d to hold a replica", id)
+				return nil, refuse(kafka.ErrInvalidReplicaAssignment, "there is no broker %d to "+
+					"hold a replica", id)
 			}
 			if slices.Contains(replicas, id) {
-				return nil, refuse(kafka.ErrInvalidReplicaAssignment, "broker %d is named twice for one partition", id)
+				return nil, refuse(kafka.ErrInvalidReplicaAssignment, "broker %d is named twice "+
+					"for one partition", id)
 			}
 			replicas = append(replicas, id)
 		}
 		if out[i] = p.alive(replicas); len(out[i].ISR) == 0 {
-			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "none of the brokers %v is available to lead "+
+			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "none of the brokers %v is "+
+				"available to lead "+
 				"the partition", replicas)
 		}
 	}
@@ -122,12 +128,16 @@ func (p *placement) alive(replicas []kafka.BrokerID) metadata.Partition {
 // admit checks the limits.
 func (p *placement) admit(partitions, factor int) *kafka.Error {
 	if p.partitions+partitions > maxPartitionsPerRequest {
-		return refuse(kafka.ErrPolicyViolation, "one request may create %d partitions, and this one asks for "+
-			"%d or more: spread it over several requests", maxPartitionsPerRequest, p.partitions+partitions)
+		return refuse(kafka.ErrPolicyViolation, "one request may create %d partitions, and this "+
+			"one asks for "+
+			"%d or more: spread it over several requests",
+			maxPartitionsPerRequest, p.partitions+partitions)
 	}
 	if have := p.existing + p.replicas; have+partitions*factor > p.limit {
-		return refuse(kafka.ErrPolicyViolation, "the cluster has %d partition replicas and may have %d "+
-			"(max.partitions.per.broker=%d with %d brokers), and %d more are asked for: delete topics, raise the "+
+		return refuse(kafka.ErrPolicyViolation, "the cluster has %d partition replicas and may "+
+			"have %d "+
+			"(max.partitions.per.broker=%d with %d brokers), and %d more are asked for: delete "+
+			"topics, raise the "+
 			"limit, or add brokers", have, p.limit, p.perNode, len(p.all), partitions*factor)
 	}
 	return nil

@@ -34,30 +34,27 @@ func (c *ControlPlane) Boot(ctx context.Context, r Registration) (string, error)
 		founding = kafka.TopicID(c.uuid()).String()
 	}
 	incarnation := c.uuid()
-	var refused error // Written by the loop: not to be read after an error.
-	clusterID, err := decide(ctx, c, "found the cluster", func(s *controller.State) (string, []metadata.Record) {
-		if id := s.Image().ClusterID(); id != "" {
-			return id, nil
-		}
-		return founding, s.FoundCluster(founding)
-	})
+	clusterID, err := decide(ctx, c, "found the cluster", founding, (*controller.State).FoundCluster)
 	if err != nil {
 		return "", err
 	}
 	if r.ClusterID != "" && r.ClusterID != clusterID {
-		return "", fmt.Errorf("the data directory belongs to cluster %s, and its metadata is of cluster %s: "+
+		return "", fmt.Errorf("the data directory belongs to cluster %s, and its metadata is of "+
+			"cluster %s: "+
 			"they were not made together; restore the one or the other", r.ClusterID, clusterID)
 	}
-	_, err = decide(ctx, c, "register the broker",
-		func(s *controller.State) (*kmsg.BrokerRegistrationResponse, []metadata.Record) {
-			resp, records, err := s.RegisterBroker(c.registration(s, clusterID, incarnation, r))
-			refused = err
-			return resp, records
+	resp, err := decide(ctx, c, "register the broker", r,
+		func(s *controller.State, r Registration) (*kmsg.BrokerRegistrationResponse, []metadata.Record) {
+			return s.RegisterBroker(c.registration(s, clusterID, incarnation, r))
 		})
-	if err == nil {
-		err = refused
+	if err != nil {
+		return "", err
 	}
-	return clusterID, err
+	if code := kafka.Code(resp.ErrorCode); code != kafka.ErrNone {
+		return "", &kafka.Error{Code: code, Message: fmt.Sprintf("broker %d may not join cluster %s with the "+
+			"addresses %v", c.controller.Self, clusterID, r.Endpoints)}
+	}
+	return clusterID, nil
 }
 
 func (c *ControlPlane) registration(

@@ -7,7 +7,6 @@ import (
 
 	"github.com/strandline/strandline/internal/controller"
 	"github.com/strandline/strandline/internal/kafka"
-	"github.com/strandline/strandline/internal/metadata"
 )
 
 // producerIDs is the block of producer ids that this broker has. What is left of
@@ -42,13 +41,10 @@ func (c *ControlPlane) NextProducerID(ctx context.Context) (kafka.ProducerID, er
 }
 
 func (c *ControlPlane) allocateProducerIDs(ctx context.Context) (start, length int64, err error) {
-	resp, err := decide(ctx, c, "allocate producer ids",
-		func(s *controller.State) (*kmsg.AllocateProducerIDsResponse, []metadata.Record) {
-			b, _ := s.Image().Broker(c.controller.Self)
-			req := kmsg.NewPtrAllocateProducerIDsRequest()
-			req.BrokerID, req.BrokerEpoch = int32(c.controller.Self), int64(b.Epoch)
-			return s.AllocateProducerIDs(req)
-		})
+	b, _ := c.Image().Broker(c.controller.Self)
+	req := kmsg.NewPtrAllocateProducerIDsRequest()
+	req.BrokerID, req.BrokerEpoch = int32(c.controller.Self), int64(b.Epoch)
+	resp, err := decide(ctx, c, "allocate producer ids", req, (*controller.State).AllocateProducerIDs)
 	if err != nil {
 		return 0, 0, err
 	}

@@ -12,13 +12,15 @@ import (
 
 // decide runs f on the quorum's loop, has its records replicated, and returns its
 // answer once they are applied here. After an error nobody knows whether the
-// records will be, so there is no answer.
-func decide[R any](
-	ctx context.Context, c *ControlPlane, what string, f func(*controller.State) (R, []metadata.Record),
+// records will be, so there is no answer. The request must not be used again after
+// an error: the decision may still be made from it.
+func decide[Q, R any](
+	ctx context.Context, c *ControlPlane, what string, req Q,
+	f func(*controller.State, Q) (R, []metadata.Record),
 ) (R, error) {
 	var answer R // Written by the loop: not to be read after an error.
 	err := c.proposer.Do(ctx, func() ([]byte, error) {
-		a, records := f(c.state)
+		a, records := f(c.state, req)
 		answer = a
 		if len(records) == 0 {
 			return nil, nil
@@ -36,9 +38,7 @@ func decide[R any](
 func (c *ControlPlane) CreateTopics(
 	ctx context.Context, req *kmsg.CreateTopicsRequest,
 ) (*kmsg.CreateTopicsResponse, error) {
-	resp, err := decide(ctx, c, "create topics", func(s *controller.State) (*kmsg.CreateTopicsResponse, []metadata.Record) {
-		return s.CreateTopics(req)
-	})
+	resp, err := decide(ctx, c, "create topics", req, (*controller.State).CreateTopics)
 	if err == nil && !req.ValidateOnly {
 		c.logCreated(resp)
 	}
@@ -65,9 +65,7 @@ func (c *ControlPlane) logCreated(resp *kmsg.CreateTopicsResponse) {
 func (c *ControlPlane) DeleteTopics(
 	ctx context.Context, req *kmsg.DeleteTopicsRequest,
 ) (*kmsg.DeleteTopicsResponse, error) {
-	resp, err := decide(ctx, c, "delete topics", func(s *controller.State) (*kmsg.DeleteTopicsResponse, []metadata.Record) {
-		return s.DeleteTopics(req)
-	})
+	resp, err := decide(ctx, c, "delete topics", req, (*controller.State).DeleteTopics)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +81,7 @@ func (c *ControlPlane) DeleteTopics(
 func (c *ControlPlane) CreatePartitions(
 	ctx context.Context, req *kmsg.CreatePartitionsRequest,
 ) (*kmsg.CreatePartitionsResponse, error) {
-	resp, err := decide(ctx, c, "create partitions", func(s *controller.State) (*kmsg.CreatePartitionsResponse, []metadata.Record) {
-		return s.CreatePartitions(req)
-	})
+	resp, err := decide(ctx, c, "create partitions", req, (*controller.State).CreatePartitions)
 	if err != nil {
 		return nil, err
 	}
@@ -101,30 +97,36 @@ func (c *ControlPlane) CreatePartitions(
 func (c *ControlPlane) AlterConfigs(
 	ctx context.Context, req *kmsg.AlterConfigsRequest,
 ) (*kmsg.AlterConfigsResponse, error) {
-	return decide(ctx, c, "alter configs", func(s *controller.State) (*kmsg.AlterConfigsResponse, []metadata.Record) {
-		resp, records := s.AlterConfigs(req)
-		c.logConfigs(records)
-		return resp, records
-	})
+	resp, err := decide(ctx, c, "alter configs", req, (*controller.State).AlterConfigs)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range resp.Resources {
+		if r.ErrorCode == 0 && !req.ValidateOnly {
+			c.logConfig(r.ResourceType, r.ResourceName)
+		}
+	}
+	return resp, nil
 }
 
 // IncrementalAlterConfigs changes single values of configurations.
 func (c *ControlPlane) IncrementalAlterConfigs(
 	ctx context.Context, req *kmsg.IncrementalAlterConfigsRequest,
 ) (*kmsg.IncrementalAlterConfigsResponse, error) {
-	return decide(ctx, c, "alter configs", func(s *controller.State) (*kmsg.IncrementalAlterConfigsResponse, []metadata.Record) {
-		resp, records := s.IncrementalAlterConfigs(req)
-		c.logConfigs(records)
-		return resp, records
-	})
-}
-
-func (c *ControlPlane) logConfigs(records []metadata.Record) {
-	for _, r := range records {
-		if r, ok := r.(*metadata.ConfigChanged); ok {
-			c.log.Info("configuration changes", "resource", r.Resource.Name, "set", len(r.Set), "removed", r.Remove)
+	resp, err := decide(ctx, c, "alter configs", req, (*controller.State).IncrementalAlterConfigs)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range resp.Resources {
+		if r.ErrorCode == 0 && !req.ValidateOnly {
+			c.logConfig(r.ResourceType, r.ResourceName)
 		}
 	}
+	return resp, nil
+}
+
+func (c *ControlPlane) logConfig(kind kmsg.ConfigResourceType, name string) {
+	c.log.Info("configuration changed", "type", kind.String(), "name", name)
 }
 
 // DescribeConfigs describes configurations from this node's image.
@@ -138,7 +140,5 @@ func (c *ControlPlane) DescribeConfigs(
 func (c *ControlPlane) AlterPartition(
 	ctx context.Context, req *kmsg.AlterPartitionRequest,
 ) (*kmsg.AlterPartitionResponse, error) {
-	return decide(ctx, c, "alter partition", func(s *controller.State) (*kmsg.AlterPartitionResponse, []metadata.Record) {
-		return s.AlterPartition(req)
-	})
+	return decide(ctx, c, "alter partition", req, (*controller.State).AlterPartition)
 }

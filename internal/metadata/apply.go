@@ -93,7 +93,8 @@ func (e *editor) cluster(r *ClusterRecord) string {
 	case r.ClusterID == "":
 		return "the cluster's id is empty"
 	case r.Level < 1 || r.Level > CurrentLevel:
-		return fmt.Sprintf("the cluster uses level %d of the metadata, and this version knows 1 to %d: "+
+		return fmt.Sprintf("the cluster uses level %d of the metadata, and this version knows 1 "+
+			"to %d: "+
 			"run a newer version", r.Level, CurrentLevel)
 	}
 	e.clusterID, e.level, e.lastBrokerEpoch = r.ClusterID, r.Level, r.LastBrokerEpoch
@@ -209,7 +210,8 @@ func (e *editor) partitionsChanged(r *PartitionsChanged) string {
 		if reason := c.Partition.check(); reason != "" {
 			return reason
 		}
-		if c.Partition.PartitionEpoch <= old.PartitionEpoch || c.Partition.LeaderEpoch < old.LeaderEpoch {
+		if c.Partition.PartitionEpoch <= old.PartitionEpoch ||
+			c.Partition.LeaderEpoch < old.LeaderEpoch {
 			return fmt.Sprintf("an epoch of partition %d goes back", c.Index)
 		}
 		e.replicas += len(c.Partition.Replicas) - len(old.Replicas)

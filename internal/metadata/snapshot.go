@@ -60,7 +60,8 @@ func DecodeSnapshot(data []byte) (*Image, error) {
 	}
 	end := len(data) - crcSize
 	if checksum(data[:end]) != binary.BigEndian.Uint32(data[end:]) {
-		return nil, &FormatError{Position: end, Reason: "the snapshot's checksum does not match: it is damaged"}
+		return nil, &FormatError{Position: end, Reason: "the snapshot's checksum does not match: " +
+			"it is damaged"}
 	}
 	records, err := decodeFrames(data[len(snapshotMagic):end], len(snapshotMagic))
 	if err != nil {
