@@ -55,7 +55,7 @@ func (b *block) uncharge() {
 
 // blockPool keeps blocks for the next frames, a free list per class.
 type blockPool struct {
-	budget *budget
+	budget budget
 
 	mu        sync.Mutex
 	free      [blockClasses][]*block
@@ -64,8 +64,6 @@ type blockPool struct {
 	// last trim: nobody needed them.
 	spare [blockClasses]int
 }
-
-func newBlockPool(limit int64) *blockPool { return &blockPool{budget: newBudget(limit)} }
 
 // blockClass returns the class for n bytes and its size; -1 for one of its own.
 func blockClass(n int) (class int8, size int) {
@@ -83,12 +81,29 @@ func blockClass(n int) (class int8, size int) {
 // get returns a block of at least n bytes with one reference. It waits for the
 // budget, and returns nil if quit is closed first.
 func (p *blockPool) get(n int, quit <-chan struct{}) (*block, error) {
-	// A mapped block costs what is written to it, a heap block all of its size.
-	class, size := blockClass(n)
-	charge := int64(max(n, smallBlockBytes))
+	charge := blockCharge(n)
 	if !p.budget.take(charge, quit) {
 		return nil, nil
 	}
+	return p.charged(n, charge)
+}
+
+// tryGet is get without waiting: it returns nil if the budget is used up.
+func (p *blockPool) tryGet(n int) (*block, error) {
+	charge := blockCharge(n)
+	if !p.budget.takeNow(charge) {
+		return nil, nil
+	}
+	return p.charged(n, charge)
+}
+
+// blockCharge is what a block for n bytes costs. A mapped one costs what will
+// be written to it.
+func blockCharge(n int) int64 { return int64(max(n, smallBlockBytes)) }
+
+// charged returns a block whose charge was taken.
+func (p *blockPool) charged(n int, charge int64) (*block, error) {
+	class, size := blockClass(n)
 	b := p.takeFree(class)
 	if b == nil {
 		var err error

@@ -13,7 +13,7 @@ import (
 // Nobody waits while holding a share for the same frame, so takers can't wait
 // for each other in a circle.
 type budget struct {
-	limit   int64
+	limit   atomic.Int64
 	used    atomic.Int64
 	waiting atomic.Int64 // Invariant: len(queue).
 
@@ -27,12 +27,18 @@ type budgetTaker struct {
 	granted chan struct{}
 }
 
-func newBudget(limit int64) *budget { return &budget{limit: limit} }
+// setLimit changes the limit; what was taken stays taken.
+func (b *budget) setLimit(limit int64) {
+	b.limit.Store(limit)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.grantLocked()
+}
 
 // take waits for its turn and takes n bytes. It returns false, having taken
 // nothing, if quit is closed first.
 func (b *budget) take(n int64, quit <-chan struct{}) bool {
-	if b.waiting.Load() == 0 && b.tryTake(n) {
+	if b.takeNow(n) {
 		return true
 	}
 	t := &budgetTaker{bytes: n, granted: make(chan struct{})}
@@ -50,10 +56,13 @@ func (b *budget) take(n int64, quit <-chan struct{}) bool {
 	}
 }
 
+// takeNow takes n bytes if nobody has to wait.
+func (b *budget) takeNow(n int64) bool { return b.waiting.Load() == 0 && b.tryTake(n) }
+
 func (b *budget) tryTake(n int64) bool {
 	for {
 		used := b.used.Load()
-		if used >= b.limit {
+		if used >= b.limit.Load() {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {

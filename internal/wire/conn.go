@@ -40,13 +40,16 @@ type Conn struct {
 // activity is what the sweeper and the metrics look at. Times are nanoseconds
 // since the server was made; 0 means that it is not so now.
 type activity struct {
-	opened            int64 // Never changes.
 	bytesIn, bytesOut atomic.Int64
 	requests          atomic.Int64
+	opened            atomic.Int64 // When the connection arrived.
 	lastRead          atomic.Int64 // When bytes arrived last, or the connection.
 	frameSince        atomic.Int64 // The frame being read was begun.
 	frameBytes        atomic.Int64 // Bytes of that frame read so far.
 	writeSince        atomic.Int64 // A write began that the socket did not take.
+	// noMemory says that the broker makes the client wait: no limit on the
+	// client's time holds.
+	noMemory atomic.Bool
 }
 
 // ID returns a number that no other connection of this server has or had.
@@ -87,8 +90,9 @@ func newConn(s *Server, l *Listener, nc net.Conn) *Conn {
 			c.in.readable, c.out.writable = c.in.readSocket, c.out.writeSocket
 		}
 	}
-	c.activity.opened = s.clock()
-	c.activity.lastRead.Store(c.activity.opened)
+	now := s.clock()
+	c.activity.opened.Store(now)
+	c.activity.lastRead.Store(now)
 	return c
 }
 
@@ -103,7 +107,7 @@ func (c *Conn) serve(ctx context.Context) {
 	}
 	reason, err := c.explain(err)
 	if reason == ClosedRequest || reason == ClosedForStop {
-		late := time.AfterFunc(c.server.options.Limits.Grace, func() { c.kill(reason, err) })
+		late := time.AfterFunc(c.server.limits.Load().Grace, func() { c.kill(reason, err) })
 		c.out.drain()
 		late.Stop()
 		if c.net != c.socket {

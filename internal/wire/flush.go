@@ -76,7 +76,7 @@ func (f *flusher) push(req *Request, resp Response) (full bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queue.push(pending{req, resp})
-	return f.queue.len() >= f.conn.server.options.Limits.MaxPipelined
+	return f.queue.len() >= f.conn.server.limits.Load().MaxPipelined
 }
 
 // kick sends what is ready, as far as that needs no waiting.
@@ -266,7 +266,7 @@ func (f *flusher) finished(req *Request, responseBytes int64, dropped bool) {
 
 // maxSpareRequests bounds the Requests that a connection keeps for its next
 // ones.
-const maxSpareRequests = 8
+const maxSpareRequests = 32
 
 // send writes what was encoded.
 func (f *flusher) send() {
@@ -286,7 +286,9 @@ func (f *flusher) send() {
 		err = f.w.sendConn(f.conn.net, func(n int64) { a.bytesOut.Add(n) })
 	}
 	if err = errors.Join(err, f.writeErr); err != nil {
-		f.fail(&closeError{ClosedByPeer, err})
+		ce := &closeError{ClosedByPeer, err}
+		errors.As(err, &ce)
+		f.fail(ce)
 	}
 	if !f.blocked {
 		a.writeSince.Store(0)
@@ -322,7 +324,7 @@ func (f *flusher) dropWriter() {
 
 // waitForSpace waits until the queue is no longer full.
 func (f *flusher) waitForSpace() error {
-	f.wait(func() bool { return f.queue.len() < f.conn.server.options.Limits.MaxPipelined })
+	f.wait(func() bool { return f.queue.len() < f.conn.server.limits.Load().MaxPipelined })
 	return nil
 }
 

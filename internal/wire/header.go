@@ -114,7 +114,8 @@ func foreignProtocol(first []byte) string {
 	}
 	switch string(first[:4]) {
 	case "GET ", "POST", "PUT ", "HEAD", "OPTI", "DELE", "PATC", "CONN", "PRI ", "TRAC":
-		return "an HTTP request on a Kafka listener: the HTTP API listens on an address of its own (--http-listen)"
+		return "an HTTP request on a Kafka listener: " +
+			"the HTTP API listens on an address of its own (--http-listen)"
 	case "SSH-":
 		return "an SSH client on a Kafka listener"
 	case "AMQP":

@@ -87,12 +87,17 @@ func DefaultLimits() Limits {
 }
 
 func (o *Options) check() error {
-	l := &o.Limits
 	switch {
 	case len(o.Listeners) == 0:
 		return errors.New("wire: no listener")
 	case o.APIs == nil || o.Logger == nil:
 		return errors.New("wire: a table of APIs and a logger are needed")
+	}
+	return nil
+}
+
+func (l *Limits) check() error {
+	switch {
 	case l.MaxRequestBytes < minRequestBytes || l.MaxRequestBytes > 1<<31-1-lengthBytes:
 		return fmt.Errorf("wire: socket.request.max.bytes of %d is out of range", l.MaxRequestBytes)
 	case l.MaxQueuedBytes <= 0 || l.MaxConnections <= 0 || l.MaxConnectionsPerIP <= 0 ||

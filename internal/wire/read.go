@@ -90,7 +90,7 @@ func (r *reader) frameSize() (int, error) {
 	}
 	prefix := r.block.data[r.first:r.last]
 	size := int32(binary.BigEndian.Uint32(prefix))
-	if size >= minRequestBytes && int(size) <= r.conn.server.options.Limits.MaxRequestBytes {
+	if size >= minRequestBytes && int(size) <= r.conn.server.limits.Load().MaxRequestBytes {
 		return lengthBytes + int(size), nil
 	}
 	if r.conn.activity.requests.Load() == 0 {
@@ -105,7 +105,7 @@ func (r *reader) frameSize() (int, error) {
 		return 0, invalid("frame of %d bytes is shorter than a request header", size)
 	default:
 		return 0, invalid("request of %d bytes is larger than socket.request.max.bytes=%d: "+
-			"send smaller requests or raise that limit", size, r.conn.server.options.Limits.MaxRequestBytes)
+			"send smaller requests or raise that limit", size, r.conn.server.limits.Load().MaxRequestBytes)
 	}
 }
 
@@ -161,17 +161,25 @@ func (r *reader) moveTo(size int) error {
 	return nil
 }
 
-// takeBlock waits for memory. That wait is ours, not the client's.
+// takeBlock waits for memory.
 func (r *reader) takeBlock(size int) (*block, error) {
-	a := &r.conn.activity
-	since := a.frameSince.Swap(0)
-	b, err := r.conn.server.blocks.get(size, r.conn.quit)
+	pool, a := &r.conn.server.blocks, &r.conn.activity
+	if b, err := pool.tryGet(size); b != nil || err != nil {
+		return b, err
+	}
+	a.noMemory.Store(true)
+	b, err := pool.get(size, r.conn.quit)
 	if err == nil && b == nil {
-		err = io.EOF // The connection was killed.
+		return nil, io.EOF // The connection was killed.
 	}
-	if since != 0 {
-		a.frameSince.Store(r.conn.server.clock())
+	// The client's time begins anew.
+	now := r.conn.server.clock()
+	a.opened.Store(now)
+	a.lastRead.Store(now)
+	if r.inFrame {
+		a.frameSince.Store(now)
 	}
+	a.noMemory.Store(false)
 	return b, err
 }
 
@@ -268,7 +276,7 @@ func (r *reader) noteProgress(n int) {
 	}
 	a := &r.conn.activity
 	r.received = time.Now()
-	a.lastRead.Store(int64(r.received.Sub(r.conn.server.started)))
+	a.lastRead.Store(max(int64(r.received.Sub(r.conn.server.started)), 1))
 	a.bytesIn.Add(int64(n))
 }
 
@@ -314,7 +322,7 @@ func (r *reader) handle(ctx context.Context, frame []byte) error {
 	}
 	supported := h.version >= api.Min && h.version <= api.Max
 	if !supported && h.key != apiVersionsKey {
-		return invalid("request of API key %d in version %d, which is not among the versions %d to %d spoken here",
+		return invalid("request of API key %d in version %d, while versions %d to %d are spoken here",
 			h.key, h.version, api.Min, api.Max)
 	}
 	flexible := h.version >= api.FlexibleFrom

@@ -60,11 +60,13 @@ func (w *Writer) sendPart(fd int) (int64, error) {
 	p := &w.parts[w.sentParts]
 	position := p.position + w.sentOfPart
 	n, err := unix.Sendfile(fd, int(p.fd), &position, int(p.length-w.sentOfPart))
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EIO) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EBADF):
+		return 0, p.failed(w.sentOfPart, err) // The file's errors, not the socket's.
+	case err != nil:
 		return 0, err
-	}
-	if n == 0 {
-		return 0, p.shortErr(w.sentOfPart)
+	case n == 0:
+		return 0, p.failed(w.sentOfPart, io.ErrUnexpectedEOF)
 	}
 	w.sentPartBytes(int64(n))
 	return int64(n), nil
@@ -77,9 +79,9 @@ func (w *Writer) stagePart(send func([]byte) (int64, error)) (int64, error) {
 	n, err := p.file.ReadAt(b, p.position+w.sentOfPart)
 	if n == 0 {
 		if err == nil || errors.Is(err, io.EOF) {
-			return 0, p.shortErr(w.sentOfPart)
+			err = io.ErrUnexpectedEOF
 		}
-		return 0, fmt.Errorf("read a stored chunk at position %d: %w", p.position+w.sentOfPart, err)
+		return 0, p.failed(w.sentOfPart, err)
 	}
 	sent, err := send(b[:n])
 	if sent > 0 {
@@ -88,9 +90,10 @@ func (w *Writer) stagePart(send func([]byte) (int64, error)) (int64, error) {
 	return sent, err
 }
 
-func (p *part) shortErr(sent int64) error {
-	return fmt.Errorf("stored chunk of %d bytes at position %d ends after %d: %w",
-		p.length, p.position, sent, io.ErrUnexpectedEOF)
+// failed makes the error of a part that could not be read.
+func (p *part) failed(sent int64, err error) error {
+	return &closeError{ClosedResponse, fmt.Errorf(
+		"stored chunk of %d bytes at position %d: failed after %d: %w", p.length, p.position, sent, err)}
 }
 
 // sendConn writes everything to a connection without a descriptor of its own:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"runtime"
@@ -12,15 +13,17 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // Server accepts connections and serves them. Its methods are safe to call from
 // any goroutine.
 type Server struct {
-	options Options
+	options Options // But for Limits, see limits.
+	limits  atomic.Pointer[Limits]
 	started time.Time
 	nextID  atomic.Uint64
-	blocks  *blockPool
+	blocks  blockPool
 	writers sync.Pool // of *Writer
 	log     closeLog
 	// handshakes has a slot for each TLS handshake that may run at once.
@@ -53,14 +56,36 @@ func New(o Options) (*Server, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return &Server{
+	s := &Server{
 		options: o, started: time.Now(),
-		blocks:     newBlockPool(o.Limits.MaxQueuedBytes),
 		log:        closeLog{logger: o.Logger},
 		handshakes: make(chan struct{}, 4*runtime.GOMAXPROCS(0)),
 		conns:      map[*Conn]struct{}{},
 		perIP:      map[netip.Addr]int{},
-	}, nil
+	}
+	return s, s.SetLimits(o.Limits)
+}
+
+// SetLimits replaces the limits. Connections that are open stay, also if they
+// are too many now; time limits count from when they began.
+func (s *Server) SetLimits(l Limits) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	l.MaxConnections = min(l.MaxConnections, descriptorShare())
+	s.limits.Store(&l)
+	s.blocks.budget.setLimit(l.MaxQueuedBytes)
+	return nil
+}
+
+// descriptorShare returns how many of the process' descriptors connections may
+// use: the rest are for files.
+func descriptorShare() int {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil || r.Cur > math.MaxInt32 {
+		return math.MaxInt32
+	}
+	return int(r.Cur/4*3) + 1
 }
 
 // Run accepts and serves until ctx ends. Then it accepts no more, reads no more
@@ -96,7 +121,7 @@ func (s *Server) stop(endServing func()) {
 		c.out.stopWaiting()
 		_ = c.net.SetReadDeadline(time.Unix(1, 0))
 	})
-	late := time.AfterFunc(s.options.Limits.Grace, func() {
+	late := time.AfterFunc(s.limits.Load().Grace, func() {
 		endServing()
 		s.eachConn(func(c *Conn) { c.kill(ClosedForStop, errStopped) })
 	})
@@ -179,7 +204,7 @@ func (s *Server) open(ctx context.Context, l *Listener, nc net.Conn) {
 // admit registers a connection if the limits allow it.
 func (s *Server) admit(c *Conn) (CloseReason, error) {
 	ip := ipOf(c.net.RemoteAddr())
-	l := &s.options.Limits
+	l := s.limits.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -9,22 +9,25 @@ import (
 
 // sweepInterval is how often time limits are looked at. They are limits of
 // seconds for peers that misbehave; a timer a request would cost all the others.
-const sweepInterval = time.Second
+const sweepInterval = 500 * time.Millisecond
+
+// trimInterval is how often memory that nobody needed meanwhile is given back.
+const trimInterval = 2 * time.Second
 
 // sweepLoop enforces the time limits of all connections and gives unused memory
 // back.
 func (s *Server) sweepLoop(ctx context.Context) error {
-	l := &s.options.Limits
-	interval := min(sweepInterval, l.MaxIdle/2, l.FirstRequestTimeout/2, l.StallTimeout/2, l.FrameTimeout/2)
-	ticker := time.NewTicker(max(interval, time.Millisecond))
+	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	seen := map[*Conn]progress{}
-	for {
+	for sweeps := 1; ; sweeps++ {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
-			seen = s.sweep(seen)
+		}
+		seen = s.sweep(seen)
+		if sweeps%int(trimInterval/sweepInterval) == 0 {
 			s.blocks.trim()
 		}
 	}
@@ -58,17 +61,21 @@ func (s *Server) sweep(seen map[*Conn]progress) map[*Conn]progress {
 
 // overdue says why the connection has to go, if it has to.
 func (c *Conn) overdue(p progress, now int64) (CloseReason, error) {
-	l, a := &c.server.options.Limits, &c.activity
+	l, a := c.server.limits.Load(), &c.activity
 	since := func(t int64) time.Duration { return time.Duration(now - t) }
 	if began := a.writeSince.Load(); began != 0 && since(max(began, p.outAt)) > l.StallTimeout {
 		return ClosedSlow, fmt.Errorf("the client took no byte of an answer for %s", l.StallTimeout)
 	}
-	if a.requests.Load() == 0 && since(a.opened) > l.FirstRequestTimeout {
+	if a.noMemory.Load() {
+		return 0, nil
+	}
+	if a.requests.Load() == 0 && since(a.opened.Load()) > l.FirstRequestTimeout {
 		return ClosedSlow, fmt.Errorf("no request within %s of connecting", l.FirstRequestTimeout)
 	}
 	if began := a.frameSince.Load(); began != 0 {
 		if since(max(began, p.inAt)) > l.StallTimeout {
-			return ClosedSlow, fmt.Errorf("the client sent part of a request, then nothing for %s", l.StallTimeout)
+			return ClosedSlow, fmt.Errorf("the client sent part of a request, then nothing for %s",
+				l.StallTimeout)
 		}
 		if late := since(began) - l.FrameTimeout; late > 0 {
 			want := int64(late.Seconds() * float64(l.MinBytesPerSecond))
