@@ -47,8 +47,9 @@ type UnknownProducerError struct {
 
 // Error implements error.
 func (e *UnknownProducerError) Error() string {
-	return fmt.Sprintf("producer id %d, epoch %d: the batch starts at sequence %d but nothing is known of the producer here, "+
-		"it was idle for longer than producer.id.expiration.ms or the topic is a new one: start over at sequence 0 with a new epoch",
+	return fmt.Sprintf("producer id %d, epoch %d: the batch starts at sequence %d but "+
+		"nothing is known of the producer here, it was idle for longer than "+
+		"producer.id.expiration.ms or the topic is a new one: start over at sequence 0 with a new epoch",
 		e.ProducerID, e.ProducerEpoch, e.BaseSequence)
 }
 

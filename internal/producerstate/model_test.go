@@ -43,7 +43,8 @@ func TestRetriesNeverDuplicate(t *testing.T) {
 			verdict, err := table.Check(a)
 			switch {
 			case err != nil:
-				if _, ok := errors.AsType[*producerstate.OutOfOrderSequenceError](err); !ok || i < len(log) || i == len(log) {
+				if _, ok := errors.AsType[*producerstate.OutOfOrderSequenceError](err); !ok || i < len(log) ||
+					i == len(log) {
 					t.Fatalf("batch %d, %d are in the log: %v", i, len(log), err)
 				}
 				continue
@@ -64,7 +65,8 @@ func TestRetriesNeverDuplicate(t *testing.T) {
 				acked++
 			}
 			if rapid.IntRange(0, 9).Draw(t, "restart") == 0 {
-				restored, err := producerstate.Decode(table.Encode(nil), producerstate.Options{AcceptUnknown: true}, 0)
+				restored, err := producerstate.Decode(table.Encode(nil),
+					producerstate.Options{AcceptUnknown: true}, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -77,7 +77,8 @@ func Decode(data []byte, options Options, nowMs int64) (*Table, error) {
 	if version := be.Uint16(data); version != snapshotVersion {
 		return nil, refuse(0, "version %d is not supported, only %d", version, snapshotVersion)
 	}
-	if want, got := be.Uint32(data[crcAt:]), crc32.Checksum(data[crcCoversFrom:], castagnoli); want != got {
+	if want, got := be.Uint32(data[crcAt:]), crc32.Checksum(data[crcCoversFrom:],
+		castagnoli); want != got {
 		return nil, refuse(crcAt, "the checksum is %#08x but the bytes have %#08x", want, got)
 	}
 	count := int64(int32(be.Uint32(data[crcCoversFrom:])))
@@ -122,7 +123,8 @@ func decodeEntry(data []byte, at int, nowMs int64) (*entry, error) {
 		timestamp:    e.timestamp,
 	}
 	if e.id < 0 || e.txnFirstOffset < kafka.NoOffset || e.epoch < -1 {
-		return nil, refuse(at, "producer id %d, epoch %d, first offset of its transaction %d: none may be negative",
+		return nil, refuse(at, "producer id %d, epoch %d, first offset of its transaction %d: none may "+
+			"be negative",
 			e.id, e.epoch, e.txnFirstOffset)
 	}
 	if newest.lastOffset >= 0 {
@@ -173,7 +175,8 @@ func decodeWindows(entries []*entry, data []byte, at int, nowMs int64) error {
 			}
 			at += windowBatchSize
 		}
-		if kept != nil && (window[count-1].lastOffset != kept.lastOffset || window[count-1].lastSequence != kept.lastSequence) {
+		if kept != nil && (window[count-1].lastOffset != kept.lastOffset ||
+			window[count-1].lastSequence != kept.lastSequence) {
 			return refuse(at, "producer id %d: its window does not end with its last batch", e.id)
 		}
 		e.batches, e.count = window, int8(count)
@@ -181,19 +184,22 @@ func decodeWindows(entries []*entry, data []byte, at int, nowMs int64) error {
 	return nil
 }
 
-// fill takes over the entries in the order of their last appends.
+// fill takes over the entries in the order of their last appends. It leaves it
+// to the next new producer to trim the table, as it would have been without the
+// snapshot.
 func (t *Table) fill(entries []*entry) error {
-	slices.SortStableFunc(entries, func(a, b *entry) int { return cmp.Compare(a.lastAppendMs, b.lastAppendMs) })
+	slices.SortStableFunc(entries, func(a, b *entry) int {
+		return cmp.Compare(a.lastAppendMs, b.lastAppendMs)
+	})
 	for _, e := range entries {
 		if _, twice := t.entries[e.id]; twice {
 			return refuse(headerSize, "producer id %d is in it twice", e.id)
 		}
-		if len(t.entries) >= t.options.MaxProducers {
-			t.evict()
-		}
 		t.insert(e)
 	}
-	slices.SortStableFunc(entries, func(a, b *entry) int { return cmp.Compare(a.txnFirstOffset, b.txnFirstOffset) })
+	slices.SortStableFunc(entries, func(a, b *entry) int {
+		return cmp.Compare(a.txnFirstOffset, b.txnFirstOffset)
+	})
 	for _, e := range entries {
 		if e.txnFirstOffset != kafka.NoOffset {
 			t.open.push(e)

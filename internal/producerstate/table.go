@@ -23,8 +23,9 @@ const noSequence int32 = -1
 
 // Options are the settings of a Table.
 type Options struct {
-	// MaxProducers bounds the table; zero for DefaultMaxProducers. Beyond it the
-	// producer that has been silent for longest is forgotten.
+	// MaxProducers bounds the table; zero for DefaultMaxProducers. When a new
+	// producer would exceed it, those that have been silent for longest are
+	// forgotten, except for open transactions.
 	MaxProducers int
 
 	// AcceptUnknown accepts a batch that is not the first of a producer that
@@ -210,10 +211,10 @@ func (t *Table) Update(a Append, nowMs int64) {
 func (t *Table) touch(id kafka.ProducerID, nowMs int64) *entry {
 	e := t.entries[id]
 	if e == nil {
-		if len(t.entries) >= t.options.MaxProducers {
-			t.evict()
+		for len(t.entries) >= t.options.MaxProducers && t.evict() {
 		}
-		e = &entry{id: id, epoch: -1, txnFirstOffset: kafka.NoOffset, coordinatorEpoch: NoCoordinatorEpoch}
+		e = &entry{id: id, epoch: -1, txnFirstOffset: kafka.NoOffset,
+			coordinatorEpoch: NoCoordinatorEpoch}
 		t.insert(e)
 	} else if t.recent.last != e {
 		t.recent.remove(e)
@@ -233,14 +234,15 @@ func (t *Table) insert(e *entry) {
 }
 
 // evict forgets the producer that has been silent for longest and has no open
-// transaction, if there is one: what is open must be ended.
-func (t *Table) evict() {
+// transaction, and reports whether there was one: what is open must be ended.
+func (t *Table) evict() bool {
 	for e := t.recent.first; e != nil; e = e.links[listRecent].next {
 		if e.txnFirstOffset == kafka.NoOffset {
 			t.forget(e)
-			return
+			return true
 		}
 	}
+	return false
 }
 
 func (t *Table) forget(e *entry) {
@@ -279,7 +281,8 @@ type Entry struct {
 // change meanwhile.
 func (t *Table) Active(fn func(Entry) bool) {
 	for e := t.recent.first; e != nil; e = e.links[listRecent].next {
-		if !fn(Entry{e.id, e.epoch, e.lastSequence(), e.timestamp, e.coordinatorEpoch, e.txnFirstOffset}) {
+		if !fn(Entry{e.id, e.epoch, e.lastSequence(), e.timestamp, e.coordinatorEpoch,
+			e.txnFirstOffset}) {
 			return
 		}
 	}

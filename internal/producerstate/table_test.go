@@ -30,12 +30,16 @@ func withEpoch(a producerstate.Append, epoch kafka.ProducerEpoch) producerstate.
 
 func TestCheck(t *testing.T) {
 	duplicateOf := func(base, last kafka.Offset) producerstate.Verdict {
-		return producerstate.Verdict{Duplicate: true, BaseOffset: base, LastOffset: last, Timestamp: 1000 + int64(base)}
+		return producerstate.Verdict{Duplicate: true, BaseOffset: base, LastOffset: last,
+			Timestamp: 1000 + int64(base)}
 	}
 	six := []producerstate.Append{
-		batchOf(0, 10, 100), batchOf(10, 1, 110), batchOf(11, 4, 115), batchOf(15, 1, 130), batchOf(16, 4, 131), batchOf(20, 5, 140),
+		batchOf(0, 10, 100), batchOf(10, 1, 110), batchOf(11, 4, 115),
+		batchOf(15, 1, 130), batchOf(16, 4, 131), batchOf(20, 5, 140),
 	}
-	wrapping := []producerstate.Append{batchOf(math.MaxInt32-4, 4, 100), batchOf(math.MaxInt32, 3, 104)}
+	wrapping := []producerstate.Append{
+		batchOf(math.MaxInt32-4, 4, 100), batchOf(math.MaxInt32, 3, 104),
+	}
 	tests := []struct {
 		name    string
 		log     []producerstate.Append
@@ -45,8 +49,10 @@ func TestCheck(t *testing.T) {
 		err     error
 	}{
 		{name: "first batch of a producer", append: batchOf(0, 3, 0)},
-		{name: "unknown producer", append: batchOf(7, 3, 0), err: &producerstate.UnknownProducerError{ProducerID: 1, BaseSequence: 7}},
-		{name: "unknown producer accepted", options: producerstate.Options{AcceptUnknown: true}, append: batchOf(7, 3, 0)},
+		{name: "unknown producer", append: batchOf(7, 3, 0),
+			err: &producerstate.UnknownProducerError{ProducerID: 1, BaseSequence: 7}},
+		{name: "unknown producer accepted", options: producerstate.Options{AcceptUnknown: true},
+			append: batchOf(7, 3, 0)},
 		{name: "next batch", log: six, append: batchOf(25, 3, 0)},
 		{name: "newest again", log: six, append: batchOf(20, 5, 0), verdict: duplicateOf(140, 144)},
 		{name: "fifth newest again", log: six, append: batchOf(10, 1, 0), verdict: duplicateOf(110, 110)},
@@ -69,21 +75,26 @@ func TestCheck(t *testing.T) {
 		{name: "newer epoch starts over", log: six, append: withEpoch(batchOf(0, 1, 0), 1)},
 		{
 			name: "newer epoch goes on", log: six, append: withEpoch(batchOf(25, 1, 0), 1),
-			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, ProducerEpoch: 1, BaseSequence: 25, NextSequence: 0},
+			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, ProducerEpoch: 1, BaseSequence: 25,
+				NextSequence: 0},
 		},
 		{
-			name: "older epoch", log: []producerstate.Append{withEpoch(batchOf(0, 1, 0), 4)}, append: withEpoch(batchOf(1, 1, 0), 3),
-			err: &producerstate.InvalidEpochError{ProducerID: 1, ProducerEpoch: 3, CurrentEpoch: 4},
+			name: "older epoch", log: []producerstate.Append{withEpoch(batchOf(0, 1, 0), 4)},
+			append: withEpoch(batchOf(1, 1, 0), 3),
+			err:    &producerstate.InvalidEpochError{ProducerID: 1, ProducerEpoch: 3, CurrentEpoch: 4},
 		},
 		{
-			name: "duplicate of an older epoch", log: append(six[:6:6], withEpoch(batchOf(0, 1, 200), 1)), append: batchOf(20, 5, 0),
+			name: "duplicate of an older epoch", append: batchOf(20, 5, 0),
+			log: append(six[:6:6], withEpoch(batchOf(0, 1, 200), 1)),
 			err: &producerstate.InvalidEpochError{ProducerID: 1, CurrentEpoch: 1},
 		},
 		{name: "sequence wraps inside a batch", log: wrapping[:1], append: batchOf(math.MaxInt32, 3, 0)},
 		{name: "after the wrap", log: wrapping, append: batchOf(2, 1, 0)},
-		{name: "duplicate over the wrap", log: wrapping, append: batchOf(math.MaxInt32, 3, 0), verdict: duplicateOf(104, 106)},
+		{name: "duplicate over the wrap", log: wrapping, append: batchOf(math.MaxInt32, 3, 0),
+			verdict: duplicateOf(104, 106)},
 		{
-			name: "wraps between batches", log: []producerstate.Append{batchOf(math.MaxInt32-1, 2, 0)}, append: batchOf(0, 1, 0),
+			name: "wraps between batches", append: batchOf(0, 1, 0),
+			log: []producerstate.Append{batchOf(math.MaxInt32-1, 2, 0)},
 		},
 	}
 	for _, test := range tests {
@@ -111,7 +122,8 @@ func TestCheck(t *testing.T) {
 
 func restore(t testing.TB, table *producerstate.Table) *producerstate.Table {
 	t.Helper()
-	restored, err := producerstate.Decode(table.Encode(nil), producerstate.Options{AcceptUnknown: true}, math.MaxInt64)
+	restored, err := producerstate.Decode(table.Encode(nil),
+		producerstate.Options{AcceptUnknown: true}, math.MaxInt64)
 	if err != nil {
 		t.Fatalf("Decode: %v", err)
 	}
@@ -124,7 +136,8 @@ func restore(t testing.TB, table *producerstate.Table) *producerstate.Table {
 func TestErrorsSayWhatToDo(t *testing.T) {
 	table := producerstate.New(producerstate.Options{})
 	_, err := table.Check(batchOf(3, 1, 0))
-	if unknown, ok := errors.AsType[*producerstate.UnknownProducerError](err); !ok || unknown.Error() == "" {
+	if unknown, ok := errors.AsType[*producerstate.UnknownProducerError](err); !ok ||
+		unknown.Error() == "" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -174,6 +187,25 @@ func TestMaxProducers(t *testing.T) {
 	if diff := cmp.Diff([]kafka.ProducerID{1, 4, 5}, producerIDs(table)); diff != "" {
 		t.Errorf("producers (-want +got):\n%s", diff)
 	}
+	// Open transactions are kept beyond the limit, and go when they are over.
+	for id := range kafka.ProducerID(4) {
+		a := batchOf(0, 1, 10)
+		a.ProducerID, a.Transactional = 10+id, true
+		table.Update(a, 0)
+	}
+	if diff := cmp.Diff([]kafka.ProducerID{1, 10, 11, 12, 13}, producerIDs(table)); diff != "" {
+		t.Errorf("producers (-want +got):\n%s", diff)
+	}
+	for id := range kafka.ProducerID(4) {
+		table.EndTransaction(producerstate.Marker{ProducerID: 10 + id}, 0)
+	}
+	table.Update(batchOf(1, 1, 20), 0)
+	a := batchOf(0, 1, 21)
+	a.ProducerID = 20
+	table.Update(a, 0)
+	if diff := cmp.Diff([]kafka.ProducerID{13, 1, 20}, producerIDs(table)); diff != "" {
+		t.Errorf("producers (-want +got):\n%s", diff)
+	}
 }
 
 func TestTransactions(t *testing.T) {
@@ -195,7 +227,8 @@ func TestTransactions(t *testing.T) {
 		}
 	}
 	check(10, true)
-	if got, ok := table.EndTransaction(producerstate.Marker{ProducerID: 1, ProducerEpoch: 1, CoordinatorEpoch: 5}, 0); got != 10 || !ok {
+	if got, ok := table.EndTransaction(producerstate.Marker{ProducerID: 1, ProducerEpoch: 1,
+		CoordinatorEpoch: 5}, 0); got != 10 || !ok {
 		t.Errorf("transaction began at %d, %v", got, ok)
 	}
 	check(20, true)
@@ -208,10 +241,12 @@ func TestTransactions(t *testing.T) {
 	if _, ok := table.EndTransaction(producerstate.Marker{ProducerID: 2}, 0); ok {
 		t.Error("a marker without a transaction ended one")
 	}
-	table.EndTransaction(producerstate.Marker{ProducerID: 1, ProducerEpoch: 1, CoordinatorEpoch: 6, Timestamp: 77}, 0)
+	table.EndTransaction(producerstate.Marker{ProducerID: 1, ProducerEpoch: 1, CoordinatorEpoch: 6,
+		Timestamp: 77}, 0)
 	check(kafka.NoOffset, false)
 	want := producerstate.Entry{
-		ProducerID: 1, ProducerEpoch: 1, LastSequence: -1, LastTimestamp: 77, CoordinatorEpoch: 6, CurrentTxnFirstOffset: -1,
+		ProducerID: 1, ProducerEpoch: 1, LastSequence: -1, LastTimestamp: 77,
+		CoordinatorEpoch: 6, CurrentTxnFirstOffset: -1,
 	}
 	for e := range restore(t, table).Active {
 		if e.ProducerID == 1 {
