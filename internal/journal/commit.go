@@ -1,0 +1,367 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// fileSyncers bounds how many logs' own files are synced at once.
+const fileSyncers = 8
+
+// Run commits what is enqueued until ctx ends; what was enqueued before that
+// is still committed. After a failure it goes on to refuse what comes. It is
+// called once, after Reset if Replay had something to report.
+func (j *Journal) Run(ctx context.Context) error {
+	if len(j.recovered) > 0 {
+		return errors.New("run journal: entries were recovered, Reset comes first")
+	}
+	var recycler sync.WaitGroup
+	recycler.Go(func() { j.recycleWhileNeeded(ctx) }) // Ends with ctx; awaited below.
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+			continue
+		case <-j.wake:
+		}
+		if d := j.pace.wait(time.Now()); d > 0 {
+			timer.Reset(d)
+			select {
+			case <-ctx.Done():
+			case <-timer.C:
+			}
+		}
+		j.commitRound()
+	}
+	recycler.Wait()
+	j.commitRound()
+	j.refuseWaiters()
+	return nil
+}
+
+// commitRound takes what was enqueued and makes it durable, or fails it.
+func (j *Journal) commitRound() {
+	j.mu.Lock()
+	r, failure := j.filling, j.failure
+	j.number++
+	j.spare.reset(j.number, failure == nil && !j.opt.WithoutFiles && j.files.ready())
+	j.filling, j.spare = j.spare, nil
+	j.forgetLocked()
+	j.mu.Unlock()
+	j.pace.started(time.Now())
+	if failure == nil && len(r.items) > 0 {
+		failure = j.commit(r)
+	}
+	for _, w := range r.waiters {
+		w <- failure
+	}
+	if failure != nil {
+		j.refuse(r, failure)
+	}
+	j.spare = r
+}
+
+// fail makes failure the answer to everything from now on. The committer tells
+// whom it concerns.
+func (j *Journal) fail(failure error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.failure == nil {
+		j.failure = failure
+	}
+	j.filling.stage = false
+	j.filling.signaled = false
+	j.wakeLocked()
+}
+
+// refuse tells the logs of a round that it will never be durable.
+func (j *Journal) refuse(r *round, failure error) {
+	for i := range r.items {
+		if !r.items[i].state.gone.Load() {
+			r.items[i].state.log.Failed(failure)
+		}
+	}
+	if !j.reported {
+		j.reported = true
+		j.log.Error("the commit journal failed, its data directory is offline",
+			"dir", j.files.dir, "error", failure)
+		j.opt.OnFailure(failure)
+	}
+}
+
+// commit makes a round durable in three steps: the frame of what was staged,
+// the own files of the logs that staged not everything, and a frame that says
+// so where an older truncation would otherwise cut them when replayed. Logs
+// are told as soon as their part is durable.
+func (j *Journal) commit(r *round) error {
+	began := time.Now()
+	err := j.commitStaged(r)
+	if err == nil {
+		j.acknowledge(r, false)
+		err = j.commitFiles(r)
+	}
+	if err == nil {
+		err = j.supersede(r)
+	}
+	if err != nil {
+		err = fmt.Errorf("commit journal %s: %w", j.files.dir, err)
+		j.fail(err)
+		return err
+	}
+	took := time.Since(began)
+	j.counters.rounds.Add(1)
+	j.counters.lastSync.Store(int64(took))
+	j.counters.syncs.add(took)
+	if j.files.wanting() && !j.opt.WithoutFiles {
+		select {
+		case j.recycle <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// acknowledge tells the logs whose part of the round is durable.
+func (j *Journal) acknowledge(r *round, syncedFiles bool) {
+	for i := range r.items {
+		it := &r.items[i]
+		if it.wanted && it.syncFiles == syncedFiles {
+			it.state.log.Durable(it.end)
+		}
+	}
+}
+
+// commitStaged writes and syncs the frame.
+func (j *Journal) commitStaged(r *round) error {
+	r.dropAppends()
+	if len(r.entries) == 0 {
+		return nil
+	}
+	ok, err := j.makeRoom(padded(r.n))
+	if err != nil {
+		return err
+	}
+	if !ok {
+		if err := j.commitMarks(r); err != nil || len(r.entries) == 0 {
+			return err
+		}
+	}
+	began := time.Now()
+	if err := j.writeFrame(r.seal(j.nextFrame())); err != nil {
+		return err
+	}
+	j.pace.synced(time.Since(began))
+	j.register(r)
+	return nil
+}
+
+// commitMarks makes the best of a round for which no file has room: appends
+// go the way of their own files, and what remains gets room at any price.
+func (j *Journal) commitMarks(r *round) error {
+	r.syncStagedFiles()
+	r.dropAppends()
+	if len(r.entries) == 0 {
+		return nil
+	}
+	return j.forceRoom(padded(r.n))
+}
+
+// forceRoom makes room, if need be by recycling at once: there are at least
+// two files, and a frame of marks fits into any.
+func (j *Journal) forceRoom(n int) error {
+	ok, err := j.makeRoom(n)
+	if ok || err != nil {
+		return err
+	}
+	if err := j.recycleFull(context.Background()); err != nil {
+		return err
+	}
+	if ok, err = j.makeRoom(n); !ok && err == nil {
+		panic("journal: no room after recycling")
+	}
+	return err
+}
+
+// register remembers which logs have entries in the frame just written.
+func (j *Journal) register(r *round) {
+	sequence, cur := j.writtenSequence.Load(), j.files.current
+	j.entries = true
+	for i := range r.items {
+		it := &r.items[i]
+		if it.appends == 0 && !it.marked {
+			continue
+		}
+		s := it.state
+		s.lastSequence.Store(sequence)
+		if s.fileFirst != cur.firstSequence {
+			s.fileFirst = cur.firstSequence
+			cur.logs = append(cur.logs, s)
+		}
+	}
+	for _, e := range r.entries {
+		if e.kind == Truncate {
+			r.items[e.slot].state.truncated = sequence
+		}
+	}
+}
+
+// commitFiles syncs the own files of the logs that need it, several at once,
+// and acknowledges each as soon as it is durable.
+func (j *Journal) commitFiles(r *round) error {
+	var todo []*item
+	for i := range r.items {
+		if r.items[i].syncFiles && !r.items[i].state.gone.Load() {
+			todo = append(todo, &r.items[i])
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	began := time.Now()
+	covered := j.writtenSequence.Load()
+	var next atomic.Int64
+	work := func() error {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= len(todo) {
+				return nil
+			}
+			if err := todo[i].syncOwnFiles(covered); err != nil {
+				return err
+			}
+		}
+	}
+	errs := make([]error, min(fileSyncers, len(todo)))
+	var others sync.WaitGroup
+	for i := range errs[1:] {
+		others.Go(func() { errs[i+1] = work() }) // Awaited below.
+	}
+	errs[0] = work()
+	others.Wait()
+	if r.n == frameHeaderSize {
+		j.pace.synced(time.Since(began))
+	}
+	j.counters.fileSyncs.Add(uint64(len(todo)))
+	return errors.Join(errs...)
+}
+
+// syncOwnFiles makes the log's part of a round durable in its own files.
+func (it *item) syncOwnFiles(covered uint64) error {
+	s := it.state
+	if err := s.log.SyncFiles(); err != nil {
+		return fmt.Errorf("sync log %s: %w", s.id, err)
+	}
+	s.raiseSynced(covered)
+	if it.wanted && s.truncated == 0 {
+		s.log.Durable(it.end)
+		it.wanted = false
+	}
+	return nil
+}
+
+func (s *logState) raiseSynced(to uint64) {
+	for {
+		old := s.syncedSequence.Load()
+		if old >= to || s.syncedSequence.CompareAndSwap(old, to) {
+			return
+		}
+	}
+}
+
+// supersede writes that the files of logs just synced are ahead of all entries
+// before, for logs with a truncation among these. Only then are they told.
+func (j *Journal) supersede(r *round) error {
+	var marked []*logState
+	for i := range r.items {
+		it := &r.items[i]
+		if it.syncFiles && it.state.truncated != 0 && !it.state.gone.Load() {
+			marked = append(marked, it.state)
+		}
+	}
+	for len(marked) > 0 {
+		r.entries, r.n, r.markBytes = r.entries[:0], frameHeaderSize, 0
+		n := 0
+		for n < len(marked) && r.maybeMark(0, Entry{Kind: synced, ID: marked[n].id}) {
+			n++
+		}
+		if err := j.forceRoom(padded(r.n)); err != nil {
+			return err
+		}
+		if err := j.writeFrame(r.seal(j.nextFrame())); err != nil {
+			return err
+		}
+		for _, s := range marked[:n] {
+			s.truncated = 0
+		}
+		marked = marked[n:]
+	}
+	j.acknowledge(r, true)
+	return nil
+}
+
+// nextFrame returns the header of the frame to be written next.
+func (j *Journal) nextFrame() frameHeader {
+	j.files.mu.Lock()
+	defer j.files.mu.Unlock()
+	return frameHeader{
+		journalID:  j.files.journalID,
+		sequence:   j.writtenSequence.Load() + 1,
+		neededFrom: j.files.neededFrom,
+	}
+}
+
+// writeFrame appends a frame to the current file, which has room, and syncs.
+func (j *Journal) writeFrame(frame []byte) error {
+	h, ok := parseFrameHeader(frame)
+	cur := j.files.current
+	if !ok || h.sequence != j.writtenSequence.Load()+1 || cur.position+int64(len(frame)) > cur.sizeBytes {
+		panic("journal: a frame out of order or out of bounds")
+	}
+	if _, err := cur.handle.WriteAt(frame, cur.position); err != nil {
+		return fmt.Errorf("write %s: %w", cur.name, err)
+	}
+	if err := cur.handle.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", cur.name, err)
+	}
+	j.files.mu.Lock()
+	cur.position += int64(len(frame))
+	cur.lastSequence = h.sequence
+	j.files.mu.Unlock()
+	j.writtenSequence.Store(h.sequence)
+	j.stamped = h.neededFrom
+	j.counters.journalWrites.Add(1)
+	j.counters.journalBytes.Add(uint64(len(frame)))
+	return nil
+}
+
+// makeRoom sees to a current file with room for n bytes above the reserve, and
+// reports false if there is none. Before a freed file is written over, a frame
+// elsewhere must say durably that a replay needs nothing of it.
+func (j *Journal) makeRoom(n int) (bool, error) {
+	cur, candidate := j.files.candidate(n)
+	if cur != nil && cur.position+int64(n) <= cur.sizeBytes-reserveBytes {
+		return true, nil
+	}
+	if candidate == nil {
+		return false, nil
+	}
+	if candidate.lastSequence >= j.stamped && candidate.lastSequence > 0 {
+		if err := j.writeEmptyFrame(j.nextFrame()); err != nil {
+			return false, err
+		}
+	}
+	j.files.take(candidate, j.writtenSequence.Load()+1)
+	return true, nil
+}
+
+// writeEmptyFrame writes a frame for its header's sake.
+func (j *Journal) writeEmptyFrame(h frameHeader) error {
+	clear(j.release)
+	h.put(j.release[:frameHeaderSize])
+	return j.writeFrame(j.release)
+}

@@ -1,0 +1,2 @@
+// Package journal is the broker-wide commit journal.
+package journal

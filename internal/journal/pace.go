@@ -1,0 +1,35 @@
+package journal
+
+import "time"
+
+// gapPerSync is how many times the duration of a sync lies between the starts
+// of two rounds under load. A sync's CPU time is about half of its duration
+// where syncs are fast, so that they take at most a tenth of a core.
+const gapPerSync = 5
+
+// pace spaces rounds: the first after a pause starts at once, and under load
+// they start a gap apart. The gap follows what a sync costs: a disk or a
+// memory that syncs in no time gets no gap, and one that takes long is spaced
+// by its own slowness and waits no more than the maximum.
+type pace struct {
+	maxGap time.Duration
+	cost   time.Duration // Of one sync: moving average.
+	last   time.Time     // Start of the last round.
+}
+
+// wait returns how long the next round should wait.
+func (p *pace) wait(now time.Time) time.Duration {
+	return p.last.Add(min(p.maxGap, p.cost*gapPerSync)).Sub(now)
+}
+
+// started notes the start of a round.
+func (p *pace) started(now time.Time) { p.last = now }
+
+// synced notes how long a sync took.
+func (p *pace) synced(took time.Duration) {
+	if p.cost == 0 {
+		p.cost = took
+		return
+	}
+	p.cost += (took - p.cost) / 16
+}
