@@ -87,7 +87,8 @@ func Size(buf []byte) (int, error) {
 	}
 	length := int32(binary.BigEndian.Uint32(buf[batchLengthAt:]))
 	if length < HeaderSize-FrameSize {
-		return 0, invalid(ReasonCorrupt, "batch length %d is below the least, %d", length, HeaderSize-FrameSize)
+		return 0, invalid(ReasonCorrupt, "batch length %d is below the least, %d", length,
+			HeaderSize-FrameSize)
 	}
 	return int(length) + FrameSize, nil
 }
@@ -103,7 +104,8 @@ func Next(buf []byte) (b Batch, rest []byte, err error) {
 	}
 	if len(buf) > magicAt && buf[magicAt] != Magic {
 		return Batch{}, buf, invalid(ReasonInvalidRecord,
-			"record batch has magic %d: only magic %d (message format of Kafka 0.11 and later) is supported, upgrade the client",
+			"record batch has magic %d: only magic %d (message format of Kafka 0.11 and later) is "+
+				"supported, upgrade the client",
 			buf[magicAt], Magic)
 	}
 	if len(buf) < size {
@@ -209,7 +211,8 @@ func (b Batch) RecordCount() int32 { return b.int32(recordCountAt) }
 // *InvalidError with ReasonCorrupt.
 func (b Batch) CheckCRC() error {
 	if want, got := b.CRC(), b.computeCRC(); want != got {
-		return invalid(ReasonCorrupt, "checksum of the batch is %#08x, its bytes have %#08x: they changed on the way", want, got)
+		return invalid(ReasonCorrupt, "checksum of the batch is %#08x, its bytes have %#08x: they "+
+			"changed on the way", want, got)
 	}
 	return nil
 }

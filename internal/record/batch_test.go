@@ -73,7 +73,8 @@ func TestLastSequenceWraps(t *testing.T) {
 		count int
 		want  int32
 	}{
-		{0, 1, 0}, {0, 5, 4}, {math.MaxInt32, 1, math.MaxInt32}, {math.MaxInt32, 2, 0}, {math.MaxInt32 - 1, 4, 1},
+		{0, 1, 0}, {0, 5, 4}, {math.MaxInt32, 1, math.MaxInt32}, {math.MaxInt32, 2,
+			0}, {math.MaxInt32 - 1, 4, 1},
 		{record.NoSequence, 4, record.NoSequence},
 	} {
 		b := record.NewBuilder(record.CodecNone, 0)
@@ -108,8 +109,9 @@ func TestBuilderAgreesWithProtocolLibrary(t *testing.T) {
 	}
 	want := kmsg.RecordBatch{
 		FirstOffset: 1234, PartitionLeaderEpoch: 7, Magic: 2, Attributes: 1 << 4, LastOffsetDelta: 1,
-		FirstTimestamp: testNow, MaxTimestamp: testNow, ProducerID: 99, ProducerEpoch: 3, FirstSequence: 500,
-		NumRecords: 2, Records: records, Length: int32(len(records) + 49),
+		FirstTimestamp: testNow, MaxTimestamp: testNow, ProducerID: 99, ProducerEpoch: 3,
+		FirstSequence: 500,
+		NumRecords:    2, Records: records, Length: int32(len(records) + 49),
 	}
 	raw := want.AppendTo(nil)
 	want.CRC = int32(crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
@@ -141,7 +143,8 @@ func TestRewriteKeepsOffsets(t *testing.T) {
 			if diff := cmp.Diff(want, collect(t, kept)); diff != "" {
 				t.Errorf("records (-want +got):\n%s", diff)
 			}
-			if kept.LastOffset() != 1009 || kept.BaseOffset() != 1000 || kept.LastSequence() != 79 || kept.LeaderEpoch() != 4 ||
+			if kept.LastOffset() != 1009 || kept.BaseOffset() != 1000 || kept.LastSequence() != 79 ||
+				kept.LeaderEpoch() != 4 ||
 				kept.MaxTimestamp() != testNow+6 || kept.RecordCount() != 2 || kept.Codec() != codec {
 				t.Errorf("header: %x", kept.Bytes()[:record.HeaderSize])
 			}
@@ -164,7 +167,8 @@ func TestRewriteKeepsOffsets(t *testing.T) {
 
 			b.Rewrite(old) // Nothing is kept but the last sequence.
 			empty := parseOne(t, b.Build())
-			if empty.RecordCount() != 0 || empty.LastOffset() != 1009 || empty.LastSequence() != 79 || len(collect(t, empty)) != 0 {
+			if empty.RecordCount() != 0 || empty.LastOffset() != 1009 || empty.LastSequence() != 79 ||
+				len(collect(t, empty)) != 0 {
 				t.Errorf("empty batch: %x", empty.Bytes())
 			}
 		})
@@ -182,7 +186,8 @@ func TestRewriteUnderLogAppendTime(t *testing.T) {
 		b.Keep(r)
 	}
 	kept := parseOne(t, b.Build())
-	if got := collect(t, kept); len(got) != 1 || got[0].Timestamp != testNow+5 || kept.TimestampType() != record.LogAppendTime {
+	if got := collect(t, kept); len(got) != 1 || got[0].Timestamp != testNow+5 ||
+		kept.TimestampType() != record.LogAppendTime {
 		t.Errorf("records %+v", got)
 	}
 }
@@ -225,7 +230,8 @@ func TestRecordsReportsDamage(t *testing.T) {
 			"nothing":  {},
 		} {
 			batch := parseOne(t, rawBatch(codec, 1, compressed(codec, payload)))
-			for _, records := range []func(func(record.Record, error) bool){batch.Records(1 << 20), d.Records(batch, 1<<20)} {
+			for _, records := range []func(func(record.Record, error) bool){batch.Records(1 << 20),
+				d.Records(batch, 1<<20)} {
 				var last error
 				for _, err := range records {
 					last = err

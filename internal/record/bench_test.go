@@ -26,7 +26,8 @@ func BenchmarkValidateProduced(b *testing.B) {
 	limits := testLimits()
 	limits.MaxBatchBytes = 16 << 20
 	for _, codec := range allCodecs() {
-		for _, shape := range []struct{ records, valueSize int }{{1, 100}, {140, 100}, {5000, 100}, {1000, 1024}} {
+		for _, shape := range []struct{ records, valueSize int }{{1, 100}, {140, 100}, {5000, 100},
+			{1000, 1024}} {
 			b.Run(fmt.Sprintf("%s/%dx%d", codec, shape.records, shape.valueSize), func(b *testing.B) {
 				data := benchmarkBatch(codec, shape.records, shape.valueSize)
 				batch, _, err := record.Next(data)
@@ -39,7 +40,8 @@ func BenchmarkValidateProduced(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(shape.records), "ns/record")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(shape.records),
+					"ns/record")
 			})
 		}
 	}

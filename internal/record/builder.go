@@ -77,7 +77,7 @@ func (b *Builder) Rewrite(old Batch) {
 	b.Reset()
 	b.SetBase(old.BaseOffset(), old.LeaderEpoch())
 	b.SetProducer(old.ProducerID(), old.ProducerEpoch(), old.BaseSequence())
-	b.attributes |= old.Attributes() & (timestampTypeBit | transactionalBit | controlBit | deleteHorizonBit)
+	b.attributes |= old.Attributes() &^ codecMask
 	b.baseTimestamp = old.BaseTimestamp()
 	b.lastOffsetDelta = old.LastOffsetDelta()
 	if old.TimestampType() == LogAppendTime {

@@ -11,7 +11,8 @@ import (
 
 // allCodecs is every codec, by value.
 func allCodecs() []record.Codec {
-	return []record.Codec{record.CodecNone, record.CodecGzip, record.CodecSnappy, record.CodecLZ4, record.CodecZstd}
+	return []record.Codec{record.CodecNone, record.CodecGzip, record.CodecSnappy, record.CodecLZ4,
+		record.CodecZstd}
 }
 
 const testNow = 1_700_000_000_000
@@ -61,7 +62,8 @@ func TestBuildValidateAndReadBack(t *testing.T) {
 			for range 2 { // A builder is reusable.
 				b.SetProducer(7, 3, math.MaxInt32)
 				b.SetTransactional()
-				b.Append(testNow, []byte("key"), []byte("value"), []record.Header{{Key: "h", Value: nil}, {Key: "", Value: []byte{}}})
+				b.Append(testNow, []byte("key"), []byte("value"), []record.Header{{Key: "h", Value: nil},
+					{Key: "", Value: []byte{}}})
 				b.Append(testNow+5, nil, []byte{}, nil)
 				b.Append(testNow-5, []byte{}, nil, nil)
 				batch := parseOne(t, b.Build())
@@ -89,7 +91,8 @@ func TestBuildValidateAndReadBack(t *testing.T) {
 				if batch.MaxTimestamp() != testNow+5 || batch.BaseTimestamp() != testNow {
 					t.Errorf("timestamps %d..%d", batch.BaseTimestamp(), batch.MaxTimestamp())
 				}
-				if batch.LastOffset() != 102 || batch.LeaderEpoch() != 9 || batch.ProducerID() != 7 || batch.ProducerEpoch() != 3 {
+				if batch.LastOffset() != 102 || batch.LeaderEpoch() != 9 || batch.ProducerID() != 7 ||
+					batch.ProducerEpoch() != 3 {
 					t.Errorf("header: last offset %d, leader epoch %d, producer %d/%d",
 						batch.LastOffset(), batch.LeaderEpoch(), batch.ProducerID(), batch.ProducerEpoch())
 				}

@@ -59,7 +59,8 @@ func TestCodecsRoundTrip(t *testing.T) {
 						t.Error("it is not what was compressed")
 					}
 					if len(payload) > 0 {
-						if _, err := d.Decompress(codec, nil, src, int64(len(payload))-1); !errors.Is(err, record.ErrTooLarge) {
+						if _, err := d.Decompress(codec, nil, src, int64(len(payload))-1); !errors.Is(err,
+							record.ErrTooLarge) {
 							t.Errorf("a byte less than needed: %v", err)
 						}
 					}
@@ -110,15 +111,18 @@ func foreign(t testing.TB, payload []byte) map[string]struct {
 	}
 	members := write(func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) })
 	return map[string]stream{
-		"snappy, raw":            {record.CodecSnappy, s2.EncodeSnappy(nil, payload)},
-		"snappy, raw, best":      {record.CodecSnappy, s2.EncodeSnappyBest(nil, payload)},
-		"gzip":                   {record.CodecGzip, members},
-		"lz4, checksums":         {record.CodecLZ4, lz4Stream(lz4.BlockChecksumOption(true), lz4.ChecksumOption(true))},
-		"lz4, blocks of 4 MiB":   {record.CodecLZ4, lz4Stream(lz4.BlockSizeOption(lz4.Block4Mb))},
-		"lz4, content size":      {record.CodecLZ4, lz4Stream(lz4.SizeOption(uint64(len(payload))))},
-		"zstd, stream":           {record.CodecZstd, zstdStream()},
-		"zstd, window of 64 MiB": {record.CodecZstd, zstdStream(zstd.WithWindowSize(64<<20), zstd.WithEncoderConcurrency(1))},
-		"zstd, single segment":   {record.CodecZstd, zstdStream(zstd.WithSingleSegment(true), zstd.WithEncoderCRC(true))},
+		"snappy, raw":       {record.CodecSnappy, s2.EncodeSnappy(nil, payload)},
+		"snappy, raw, best": {record.CodecSnappy, s2.EncodeSnappyBest(nil, payload)},
+		"gzip":              {record.CodecGzip, members},
+		"lz4, checksums": {record.CodecLZ4, lz4Stream(lz4.BlockChecksumOption(true),
+			lz4.ChecksumOption(true))},
+		"lz4, blocks of 4 MiB": {record.CodecLZ4, lz4Stream(lz4.BlockSizeOption(lz4.Block4Mb))},
+		"lz4, content size":    {record.CodecLZ4, lz4Stream(lz4.SizeOption(uint64(len(payload))))},
+		"zstd, stream":         {record.CodecZstd, zstdStream()},
+		"zstd, window of 64 MiB": {record.CodecZstd, zstdStream(zstd.WithWindowSize(64<<20),
+			zstd.WithEncoderConcurrency(1))},
+		"zstd, single segment": {record.CodecZstd, zstdStream(zstd.WithSingleSegment(true),
+			zstd.WithEncoderCRC(true))},
 	}
 }
 
@@ -139,7 +143,8 @@ func TestForeignStreams(t *testing.T) {
 				if len(payload) == 0 {
 					return
 				}
-				if _, err := record.Decompress(stream.codec, nil, stream.src, int64(len(payload))-1); !errors.Is(err, record.ErrTooLarge) {
+				if _, err := record.Decompress(stream.codec, nil, stream.src,
+					int64(len(payload))-1); !errors.Is(err, record.ErrTooLarge) {
 					t.Errorf("a byte less than needed: %v", err)
 				}
 				for _, n := range []int{0, 1, len(stream.src) / 2, len(stream.src) - 1} {
@@ -156,10 +161,12 @@ func TestLargeWindowStaysInBound(t *testing.T) {
 	payload := make([]byte, 2<<20)
 	for kind, stream := range foreign(t, payload) {
 		t.Run(kind, func(t *testing.T) {
-			if _, err := record.Decompress(stream.codec, nil, stream.src, 1<<20); !errors.Is(err, record.ErrTooLarge) {
+			if _, err := record.Decompress(stream.codec, nil, stream.src, 1<<20); !errors.Is(err,
+				record.ErrTooLarge) {
 				t.Errorf("got %v", err)
 			}
-			if got, err := record.Decompress(stream.codec, nil, stream.src, 2<<20); err != nil || len(got) != len(payload) {
+			if got, err := record.Decompress(stream.codec, nil, stream.src, 2<<20); err != nil ||
+				len(got) != len(payload) {
 				t.Errorf("got %d bytes, %v", len(got), err)
 			}
 		})
@@ -176,7 +183,8 @@ func TestLargeWindowIsUsed(t *testing.T) {
 	}
 	payload := append(half, half...)
 	for _, singleSegment := range []bool{false, true} {
-		w, err := zstd.NewWriter(nil, zstd.WithWindowSize(64<<20), zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
+		w, err := zstd.NewWriter(nil, zstd.WithWindowSize(64<<20),
+			zstd.WithEncoderLevel(zstd.SpeedBetterCompression),
 			zstd.WithSingleSegment(singleSegment), zstd.WithEncoderConcurrency(1))
 		if err != nil {
 			t.Fatal(err)
@@ -229,7 +237,8 @@ func TestForgedPayloads(t *testing.T) {
 		{"snappy declares 1 GiB", record.CodecSnappy, snappyOf(1<<30, 0, 'a')},
 		{"snappy declares 2^63", record.CodecSnappy, snappyOf(1<<63, 0, 'a')},
 		{"snappy declares less", record.CodecSnappy, snappyOf(1, 1<<2, 'a', 'b')},
-		{"snappy literal of 4 GiB", record.CodecSnappy, snappyOf(1<<20, 63<<2, 0xFF, 0xFF, 0xFF, 0xFF, 'a')},
+		{"snappy literal of 4 GiB", record.CodecSnappy, snappyOf(1<<20, 63<<2, 0xFF, 0xFF, 0xFF, 0xFF,
+			'a')},
 		{"snappy literal's length cut off", record.CodecSnappy, snappyOf(1<<20, 63<<2, 0xFF)},
 		{"snappy copy from before the start", record.CodecSnappy, snappyOf(5, 0, 'a', 1, 9)},
 		{"s2's copy with offset 0", record.CodecSnappy, snappyOf(9, 0, 'a', 1, 1, 1, 0)},
@@ -252,12 +261,14 @@ func TestForgedPayloads(t *testing.T) {
 		{"lz4 trailing bytes", record.CodecLZ4, lz4Of(0x60, 0x40, 0, 0, 0, 0, 0)},
 		{"lz4 block larger than the frame's", record.CodecLZ4, lz4Of(0x60, 0x40, 0xFF, 0xFF, 0xFF, 0x7F)},
 		{"lz4 block cut off", record.CodecLZ4, lz4Of(0x60, 0x70, 0xFF, 0xFF, 0, 0)},
-		{"lz4 block checksum", record.CodecLZ4, lz4Of(0x70, 0x40, 1, 0, 0, 0x80, 'a', 1, 2, 3, 4, 0, 0, 0, 0)},
+		{"lz4 block checksum", record.CodecLZ4, lz4Of(0x70, 0x40, 1, 0, 0, 0x80, 'a', 1, 2, 3, 4, 0, 0,
+			0, 0)},
 		{"lz4 block checksum cut off", record.CodecLZ4, lz4Of(0x70, 0x40, 1, 0, 0, 0x80, 'a', 1, 2)},
 		{"lz4 malformed block", record.CodecLZ4, lz4Of(0x60, 0x40, 3, 0, 0, 0, 0x10, 'a', 9, 0, 0, 0, 0)},
 		{"zstd magic", record.CodecZstd, bytes.Repeat([]byte{1}, 100)},
 		{"zstd window of 2 GiB", record.CodecZstd, []byte{0x28, 0xB5, 0x2F, 0xFD, 0, 0xA8, 1, 0, 0}},
-		{"zstd content of 2^62", record.CodecZstd, []byte{0x28, 0xB5, 0x2F, 0xFD, 0xE0, 0, 0, 0, 0, 0, 0, 0, 0x40, 1, 0, 0}},
+		{"zstd content of 2^62", record.CodecZstd, []byte{0x28, 0xB5, 0x2F, 0xFD, 0xE0, 0, 0, 0, 0, 0, 0,
+			0, 0x40, 1, 0, 0}},
 		{"unknown codec", record.Codec(5), []byte{1, 2, 3}},
 	}
 	for _, test := range tests {

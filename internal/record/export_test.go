@@ -14,7 +14,8 @@ func ValidateSlowly(b Batch, limits ProduceLimits) error {
 		i = next
 	}
 	if i != len(b.payload()) {
-		return invalid(ReasonInvalidRecord, "%d bytes follow the last of %d records", len(b.payload())-i, w.count)
+		return invalid(ReasonInvalidRecord, "%d bytes follow the last of %d records", len(b.payload())-i,
+			w.count)
 	}
 	return nil
 }
@@ -23,7 +24,8 @@ func ValidateSlowly(b Batch, limits ProduceLimits) error {
 // records came out of a codec in pieces of the given size.
 func ValidateInPieces(b Batch, limits ProduceLimits, size int) error {
 	w := newWalk(b, &limits)
-	return w.overStream(&stream{from: &pieces{rest: b.payload(), size: size}, room: limits.MaxDecompressedBytes})
+	return w.overStream(&stream{from: &pieces{rest: b.payload(), size: size},
+		room: limits.MaxDecompressedBytes})
 }
 
 type pieces struct {

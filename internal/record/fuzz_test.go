@@ -62,7 +62,8 @@ func checkBatch(t *testing.T, batch record.Batch, piece int) {
 	}
 	again := parseOne(t, b.Build())
 	if again.RecordCount() != count || again.MaxTimestamp() != batch.MaxTimestamp() {
-		t.Fatalf("built anew, it has %d records and max timestamp %d", again.RecordCount(), again.MaxTimestamp())
+		t.Fatalf("built anew, it has %d records and max timestamp %d", again.RecordCount(),
+			again.MaxTimestamp())
 	}
 }
 
@@ -92,7 +93,8 @@ func fuzzCodec(f *testing.F, codec record.Codec) {
 		}
 		again, err2 := record.Decompress(codec, nil, data, bound)
 		if (err == nil) != (err2 == nil) || err == nil && !bytes.Equal(out, again) {
-			t.Fatalf("a used decompressor gave %d bytes, %v; another %d bytes, %v", len(out), err, len(again), err2)
+			t.Fatalf("a used decompressor gave %d bytes, %v; another %d bytes, %v", len(out), err,
+				len(again), err2)
 		}
 		back, err := d.Decompress(codec, nil, c.Append(nil, data), int64(len(data)))
 		if err != nil || !bytes.Equal(back, data) {

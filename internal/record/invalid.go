@@ -11,8 +11,8 @@ type Reason uint8
 
 // The reasons, and the Kafka code that each stands for.
 const (
-	ReasonCorrupt          Reason = iota + 1 // CORRUPT_MESSAGE: the bytes changed on the way; retriable.
-	ReasonInvalidRecord                      // INVALID_RECORD: the producer built something that is not a batch.
+	ReasonCorrupt          Reason = iota + 1 // CORRUPT_MESSAGE: changed on the way; retriable.
+	ReasonInvalidRecord                      // INVALID_RECORD: not what a producer may send.
 	ReasonInvalidTimestamp                   // INVALID_TIMESTAMP.
 	ReasonTooLarge                           // MESSAGE_TOO_LARGE.
 	ReasonUnsupportedCodec                   // UNSUPPORTED_COMPRESSION_TYPE.
@@ -60,12 +60,14 @@ func (e *InvalidError) Error() string {
 func (e *InvalidError) Unwrap() error { return e.cause }
 
 func invalid(reason Reason, format string, args ...any) *InvalidError {
-	return &InvalidError{Reason: reason, RecordIndex: WholeBatch, Message: fmt.Sprintf(format, args...)}
+	message := fmt.Sprintf(format, args...)
+	return &InvalidError{Reason: reason, RecordIndex: WholeBatch, Message: message}
 }
 
 // invalidRecord blames record index.
 func invalidRecord(index int32, err error) *InvalidError {
-	return &InvalidError{Reason: ReasonInvalidRecord, RecordIndex: index, Message: err.Error(), cause: err}
+	return &InvalidError{Reason: ReasonInvalidRecord, RecordIndex: index, Message: err.Error(),
+		cause: err}
 }
 
 // invalidPayload is invalidRecord for an error that may come from a codec; one

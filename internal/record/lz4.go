@@ -37,7 +37,8 @@ const lz4MaxRatio = 255
 var (
 	errLZ4Truncated = errors.New("lz4: the data ends before the frame does")
 	errLZ4Header    = errors.New("lz4: not a frame header of version 1")
-	errLZ4Linked    = errors.New("lz4: the blocks depend on each other, which Java clients cannot read: set block independence")
+	errLZ4Linked    = errors.New("lz4: the blocks depend on each other, which Java clients cannot " +
+		"read: set block independence")
 	errLZ4Dict      = errors.New("lz4: the frame needs a dictionary")
 	errLZ4Checksum  = errors.New("lz4: a checksum does not match")
 	errLZ4BlockSize = errors.New("lz4: a block is larger than the frame allows")
@@ -66,7 +67,8 @@ func (z *lz4Source) open(src []byte) error {
 	z.flags = src[4]
 	sizeCode := src[5] >> 4
 	switch {
-	case z.flags&lz4VersionMask != lz4Version1, z.flags&lz4Reserved != 0, src[5]&0x8F != 0, sizeCode < 4:
+	case z.flags&lz4VersionMask != lz4Version1, z.flags&lz4Reserved != 0, src[5]&0x8F != 0,
+		sizeCode < 4:
 		return errLZ4Header
 	case z.flags&lz4DictID != 0:
 		return errLZ4Dict

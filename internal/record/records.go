@@ -96,7 +96,8 @@ func (b Batch) yieldRecords(payload []byte, yield func(Record, error) bool) {
 		}
 	}
 	if i != len(payload) {
-		yield(Record{}, invalid(ReasonInvalidRecord, "%d bytes follow the last of %d records", len(payload)-i, count))
+		yield(Record{}, invalid(ReasonInvalidRecord, "%d bytes follow the last of %d records",
+			len(payload)-i, count))
 	}
 }
 

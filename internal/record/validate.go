@@ -18,7 +18,7 @@ type ProduceLimits struct {
 	TimestampBeforeMaxMs int64    // message.timestamp.before.max.ms.
 	TimestampAfterMaxMs  int64    // message.timestamp.after.max.ms.
 	AllowedCodecs        CodecSet // What the request's version may carry; zero for every codec.
-	LogAppendTime        bool     // The broker sets the timestamps, so the producer's are not looked at.
+	LogAppendTime        bool     // The producer's timestamps do not matter.
 	KeyRequired          bool     // The topic is compacted.
 }
 
@@ -59,21 +59,27 @@ func ValidateProduced(b Batch, limits ProduceLimits) error {
 func validateHeader(b Batch, codecs CodecSet) error {
 	switch attributes := b.Attributes(); {
 	case attributes&^(knownAttributeBit&^deleteHorizonBit) != 0:
-		return invalid(ReasonInvalidRecord, "attributes %#04x have bits that no producer may set", uint16(attributes))
+		return invalid(ReasonInvalidRecord, "attributes %#04x have bits that no producer may set",
+			uint16(attributes))
 	case b.IsControl():
 		return invalid(ReasonInvalidRecord, "producers may not write control batches")
 	case b.TimestampType() == LogAppendTime:
-		return invalid(ReasonInvalidTimestamp, "producers may not set the timestamp type to LogAppendTime: it is the topic's message.timestamp.type")
+		return invalid(ReasonInvalidTimestamp, "producers may not set the timestamp type to "+
+			"LogAppendTime: it is the topic's message.timestamp.type")
 	case b.Codec() > CodecZstd:
 		return invalid(ReasonUnsupportedCodec, "compression type %d is unknown", b.Codec())
 	case !codecs.Has(b.Codec()):
-		return invalid(ReasonUnsupportedCodec, "%s needs a newer version of the Produce request: upgrade the client", b.Codec())
+		return invalid(ReasonUnsupportedCodec, "%s needs a newer version of the Produce request: "+
+			"upgrade the client", b.Codec())
 	case b.BaseOffset() != 0:
-		return invalid(ReasonInvalidRecord, "base offset is %d: a producer's batch must start at 0", b.BaseOffset())
+		return invalid(ReasonInvalidRecord, "base offset is %d: a producer's batch must start at 0",
+			b.BaseOffset())
 	case b.RecordCount() <= 0:
-		return invalid(ReasonInvalidRecord, "record count is %d: a batch must have records", b.RecordCount())
+		return invalid(ReasonInvalidRecord, "record count is %d: a batch must have records",
+			b.RecordCount())
 	case int64(b.LastOffsetDelta())+1 != int64(b.RecordCount()):
-		return invalid(ReasonInvalidRecord, "last offset delta is %d in a batch of %d records", b.LastOffsetDelta(), b.RecordCount())
+		return invalid(ReasonInvalidRecord, "last offset delta is %d in a batch of %d records",
+			b.LastOffsetDelta(), b.RecordCount())
 	}
 	return validateProducer(b)
 }
@@ -88,9 +94,11 @@ func validateProducer(b Batch) error {
 	case id < 0:
 		return invalid(ReasonInvalidRecord, "producer id %d is negative", id)
 	case b.ProducerEpoch() < 0:
-		return invalid(ReasonInvalidRecord, "producer epoch %d of producer id %d is negative", b.ProducerEpoch(), id)
+		return invalid(ReasonInvalidRecord, "producer epoch %d of producer id %d is negative",
+			b.ProducerEpoch(), id)
 	case b.BaseSequence() < 0:
-		return invalid(ReasonInvalidRecord, "base sequence %d of producer id %d is negative", b.BaseSequence(), id)
+		return invalid(ReasonInvalidRecord, "base sequence %d of producer id %d is negative",
+			b.BaseSequence(), id)
 	}
 	return nil
 }
@@ -238,7 +246,8 @@ func (w *walk) stepStream(s *stream) error {
 // timestamp, and goes on to the next.
 func (w *walk) pass() error {
 	delta := w.at.timestampDelta
-	if w.at.offsetDelta != w.index || w.at.keyLen < w.minKey || delta < w.minDelta || delta > w.maxDelta {
+	if w.at.offsetDelta != w.index || w.at.keyLen < w.minKey || delta < w.minDelta ||
+		delta > w.maxDelta {
 		if err := w.inspect(); err != nil {
 			return err
 		}
@@ -264,7 +273,8 @@ func (w *walk) inspect() error {
 	if w.limits.LogAppendTime || timestamp == NoTimestamp {
 		return nil
 	}
-	return w.refuseTimestamp("its timestamp %d is out of range: it may be %d ms behind and %d ms ahead of the broker's clock, %d "+
+	return w.refuseTimestamp("its timestamp %d is out of range: it may be %d ms behind and %d ms "+
+		"ahead of the broker's clock, %d "+
 		"(message.timestamp.before.max.ms and message.timestamp.after.max.ms)",
 		timestamp, w.limits.TimestampBeforeMaxMs, w.limits.TimestampAfterMaxMs, w.limits.NowMs)
 }

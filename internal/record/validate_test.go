@@ -36,8 +36,8 @@ func compressed(codec record.Codec, payload []byte) []byte {
 	return record.NewCompressor(codec, record.DefaultLevel).Append(nil, payload)
 }
 
-// plainRecord is a record with offset delta 0, without its length: attributes, timestamp delta, offset delta,
-// null key, null value, no headers.
+// plainRecord is a record without its length: attributes, timestamp delta,
+// offset delta, null key, null value, no headers.
 func plainRecord() []byte { return []byte{0, 0, 0, 1, 1, 0} }
 
 func withLength(body []byte) []byte { return append([]byte{byte(len(body) << 1)}, body...) }
@@ -84,7 +84,8 @@ func TestValidateProducedHeader(t *testing.T) {
 		{"negative records", set32(57, -1), record.ReasonInvalidRecord},
 		{"fewer records than there are", both(set32(57, 1), set32(23, 0)), record.ReasonInvalidRecord},
 		{"more records than there are", both(set32(57, 3), set32(23, 2)), record.ReasonInvalidRecord},
-		{"most records", both(set32(57, math.MaxInt32), set32(23, math.MaxInt32-1)), record.ReasonInvalidRecord},
+		{"most records", both(set32(57, math.MaxInt32), set32(23, math.MaxInt32-1)),
+			record.ReasonInvalidRecord},
 		{"producer without epoch", both(set64(43, 9), set32(53, 0)), record.ReasonInvalidRecord},
 		{"producer without sequence", both(set64(43, 9), set16(51, 0)), record.ReasonInvalidRecord},
 		{"negative producer", set64(43, -2), record.ReasonInvalidRecord},
@@ -134,9 +135,12 @@ func TestValidateProducedRecords(t *testing.T) {
 		{"header", []byte{0, 0, 0, 1, 1, 2, 2, 'h', 2, 'v'}, true},
 		{"header with null value", []byte{0, 0, 0, 1, 1, 2, 0, 1}, true},
 		{"long varints", []byte{0, 0x80, 0x80, 0, 0x80, 0, 0x81, 0, 0x81, 0x80, 0, 0x80, 0}, true},
-		{"longest varlong", []byte{0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 0, 1, 1, 0}, true},
-		{"varlong too long", []byte{0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 0, 1, 1, 0}, false},
-		{"varlong overflows", []byte{0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 0, 1, 1, 0}, false},
+		{"longest varlong", []byte{0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 0, 1, 1,
+			0}, true},
+		{"varlong too long", []byte{0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 0,
+			1, 1, 0}, false},
+		{"varlong overflows", []byte{0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 0, 1, 1,
+			0}, false},
 		{"varint too long", []byte{0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 1, 1, 0}, false},
 		{"varint overflows", []byte{0, 0, 0x80, 0x80, 0x80, 0x80, 0x10, 1, 1, 0}, false},
 		{"offset delta", []byte{0, 0, 2, 1, 1, 0}, false},
@@ -198,7 +202,8 @@ func TestValidateProducedPayload(t *testing.T) {
 				count, want := 1, test.want
 				if want == record.ReasonTooLarge {
 					// The walk must get as far as the bound: one record fills it.
-					test.payload = withLargeLength(append([]byte{0, 0, 0, 1, 0x80, 0x80, 0x80, 2}, make([]byte, 2<<20+1)...))
+					body := append([]byte{0, 0, 0, 1, 0x80, 0x80, 0x80, 2}, make([]byte, 2<<20+1)...)
+					test.payload = withLargeLength(body)
 					if codec == record.CodecNone {
 						want = 0
 					}
@@ -228,12 +233,20 @@ func TestValidateProducedLimits(t *testing.T) {
 	}{
 		{"none", func(*record.ProduceLimits) {}, 0, 0},
 		{"size", func(l *record.ProduceLimits) { l.MaxBatchBytes = batch.Size() }, 0, 0},
-		{"size too large", func(l *record.ProduceLimits) { l.MaxBatchBytes = batch.Size() - 1 }, record.ReasonTooLarge, -1},
-		{"key required", func(l *record.ProduceLimits) { l.KeyRequired = true }, record.ReasonInvalidRecord, 1},
-		{"behind", func(l *record.ProduceLimits) { l.TimestampBeforeMaxMs = 99 }, record.ReasonInvalidTimestamp, 1},
+		{"size too large", func(l *record.ProduceLimits) { l.MaxBatchBytes = batch.Size() - 1 },
+			record.ReasonTooLarge, -1},
+		{"key required", func(l *record.ProduceLimits) { l.KeyRequired = true },
+			record.ReasonInvalidRecord, 1},
+		{"behind", func(l *record.ProduceLimits) { l.TimestampBeforeMaxMs = 99 },
+			record.ReasonInvalidTimestamp, 1},
 		{"just not behind", func(l *record.ProduceLimits) { l.TimestampBeforeMaxMs = 100 }, 0, 0},
-		{"ahead", func(l *record.ProduceLimits) { l.NowMs -= 3_600_001 }, record.ReasonInvalidTimestamp, 0},
-		{"ahead under LogAppendTime", func(l *record.ProduceLimits) { l.NowMs, l.LogAppendTime = 0, true }, 0, 0},
+		{
+			"ahead", func(l *record.ProduceLimits) { l.NowMs -= 3_600_001 },
+			record.ReasonInvalidTimestamp, 0,
+		},
+		{"ahead under LogAppendTime", func(l *record.ProduceLimits) {
+			l.NowMs, l.LogAppendTime = 0, true
+		}, 0, 0},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -241,7 +254,8 @@ func TestValidateProducedLimits(t *testing.T) {
 			test.change(&limits)
 			err := record.ValidateProduced(batch, limits)
 			checkReason(t, err, test.want)
-			if invalid, ok := errors.AsType[*record.InvalidError](err); ok && invalid.RecordIndex != test.index {
+			if invalid, ok := errors.AsType[*record.InvalidError](err); ok &&
+				invalid.RecordIndex != test.index {
 				t.Errorf("record index %d, want %d", invalid.RecordIndex, test.index)
 			}
 		})
@@ -291,14 +305,18 @@ func TestBitFlips(t *testing.T) {
 func TestWalksAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := record.NewBuilder(record.CodecNone, 0)
-		bytesOf := rapid.OneOf(rapid.Just[[]byte](nil), rapid.SliceOfN(rapid.Byte(), 0, 10), rapid.SliceOfN(rapid.Byte(), 60, 70),
-			rapid.Custom(func(t *rapid.T) []byte { return make([]byte, rapid.IntRange(8180, 8200).Draw(t, "size")) }))
+		bytesOf := rapid.OneOf(rapid.Just[[]byte](nil), rapid.SliceOfN(rapid.Byte(), 0, 10),
+			rapid.SliceOfN(rapid.Byte(), 60, 70),
+			rapid.Custom(func(t *rapid.T) []byte {
+				return make([]byte, rapid.IntRange(8180, 8200).Draw(t, "size"))
+			}))
 		for range rapid.IntRange(1, 150).Draw(t, "records") {
 			var headers []record.Header
 			if rapid.IntRange(0, 9).Draw(t, "with headers") == 0 {
 				headers = []record.Header{{Key: "key", Value: bytesOf.Draw(t, "header")}}
 			}
-			b.Append(testNow+rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(-1e5, 1e5), rapid.Int64Range(0, 4e6)).Draw(t, "time"),
+			b.Append(testNow+rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(-1e5, 1e5),
+				rapid.Int64Range(0, 4e6)).Draw(t, "time"),
 				bytesOf.Draw(t, "key"), bytesOf.Draw(t, "value"), headers)
 		}
 		buf := bytes.Clone(b.Build())
