@@ -100,8 +100,8 @@ func (s *Services) metadata(ctx context.Context, w *wire.Request, req *kmsg.Meta
 	if req.IncludeClusterAuthorizedOperations {
 		resp.AuthorizedOperations = allClusterOperations
 	}
-	if s.Advertised != nil {
-		s.Advertised(w.Conn.RemoteAddr().String(), w.ClientID)
+	if s.Reach != nil {
+		s.Reach.Asked(w)
 	}
 	return resp
 }

@@ -73,6 +73,9 @@ func codeOf(err error) kafka.Code {
 	return kafka.ErrUnknownServerError
 }
 
+// CodeOf is what other rooms are told an error means to a client.
+func CodeOf(err error) kafka.Code { return codeOf(err) }
+
 // produceError returns what a producer is told: code, message, and the index of
 // the offending record or -1.
 func produceError(err error) (kafka.Code, string, int32) {

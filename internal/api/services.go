@@ -25,6 +25,7 @@ import (
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/wire"
 )
 
 // Services are the rooms that handlers call.
@@ -38,12 +39,19 @@ type Services struct {
 	Broker     func() *config.Broker // The broker's settings as they are now.
 	Now        func() time.Time
 	Logger     *slog.Logger
-	// Advertised is told which address a client was given, so that the
-	// detector can see whether it comes back; nil for nobody.
-	Advertised func(clientAddr, clientID string)
+	// Reach is told what clients do, to find those that cannot reach the address
+	// they were told; nil for nobody.
+	Reach Reach
 
 	versions []kmsg.ApiVersionsResponseApiKey
 	views    viewCache
+}
+
+// Reach hears of requests: Asked of those for metadata, Came of those with
+// which a client begins to work.
+type Reach interface {
+	Asked(*wire.Request)
+	Came(*wire.Request)
 }
 
 // Disk is what DescribeLogDirs asks of the data directory.

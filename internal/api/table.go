@@ -62,7 +62,7 @@ func (s *Services) Table() map[int16]wire.API {
 	for _, row := range rows {
 		apis[row.key.Int16()] = wire.API{
 			Key: row.key.Int16(), Min: row.min, Max: row.max,
-			FlexibleFrom: flexibleFrom(row.key), Handle: row.handle,
+			FlexibleFrom: flexibleFrom(row.key), Handle: s.noticed(row),
 			Quick:    row.key == kmsg.Produce || row.key == kmsg.Fetch,
 			LongPoll: row.key == kmsg.Fetch,
 		}
@@ -71,4 +71,15 @@ func (s *Services) Table() map[int16]wire.API {
 		})
 	}
 	return apis
+}
+
+// noticed tells Reach of a request with which a client begins to work.
+func (s *Services) noticed(row entry) func(context.Context, *wire.Request) wire.Response {
+	if s.Reach == nil || row.key == kmsg.ApiVersions || row.key == kmsg.Metadata {
+		return row.handle
+	}
+	return func(ctx context.Context, w *wire.Request) wire.Response {
+		s.Reach.Came(w)
+		return row.handle(ctx, w)
+	}
 }

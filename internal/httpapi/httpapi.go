@@ -1,5 +1,6 @@
 // Package httpapi answers over HTTP what needs no Kafka client. So far that is
-// health: /healthz says that the process lives, /readyz that it serves.
+// health (/healthz says that the process lives, /readyz that it serves) and what
+// the broker has noticed for `strandline doctor` (/v1/doctor).
 //
 // It may assume that its handler is called from any number of goroutines. It
 // reads no request body. Deliberately absent: a listener; package broker owns
@@ -7,22 +8,57 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/pprof"
+	"time"
+
+	"github.com/strandline/strandline/internal/reach"
 )
 
-// New returns the handler. Ready says whether the broker serves.
-func New(ready func() bool) http.Handler {
+// Broker is what the handlers ask.
+type Broker interface {
+	// Ready is closed when the broker serves.
+	Ready() <-chan struct{}
+	// Unreached returns the clients that were told an address and never came.
+	Unreached() []reach.Finding
+}
+
+// Unreached is a client in the answer of /v1/doctor.
+type Unreached struct {
+	Client     string    `json:"client"`
+	ClientID   string    `json:"client_id"`
+	Advertised string    `json:"advertised"`
+	Since      time.Time `json:"since"`
+	Asked      int       `json:"asked"`
+}
+
+// Doctor is the answer of /v1/doctor.
+type Doctor struct {
+	Unreached []Unreached `json:"unreached_clients"`
+}
+
+// New returns the handler.
+func New(b Broker) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready() {
-			http.Error(w, "not ready: the broker is starting or stopping", http.StatusServiceUnavailable)
-			return
+		select {
+		case <-b.Ready():
+			_, _ = w.Write([]byte("ok\n"))
+		default:
+			http.Error(w, "not ready: the broker is starting", http.StatusServiceUnavailable)
 		}
-		_, _ = w.Write([]byte("ok\n"))
+	})
+	mux.HandleFunc("GET /v1/doctor", func(w http.ResponseWriter, _ *http.Request) {
+		d := Doctor{Unreached: []Unreached{}}
+		for _, f := range b.Unreached() {
+			d.Unreached = append(d.Unreached, Unreached{f.Client.Host, f.Client.ID, f.Advertised, f.Since, f.Asked})
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(d) // A client that went away needs no answer.
 	})
 	return mux
 }

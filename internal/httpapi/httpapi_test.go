@@ -4,34 +4,50 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/strandline/strandline/internal/httpapi"
+	"github.com/strandline/strandline/internal/reach"
 )
 
+// broker is a broker whose state a test sets.
+type broker struct {
+	ready   chan struct{}
+	missing []reach.Finding
+}
+
+func (b *broker) Ready() <-chan struct{}     { return b.ready }
+func (b *broker) Unreached() []reach.Finding { return b.missing }
+
 func TestHealth(t *testing.T) {
-	ready := false
-	h := httpapi.New(func() bool { return ready })
-	status := func(method, path string) int {
+	b := &broker{ready: make(chan struct{})}
+	h := httpapi.New(b)
+	check := func(method, path string, want int) {
+		t.Helper()
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
-		return w.Code
-	}
-	for _, c := range []struct {
-		ready  bool
-		method string
-		path   string
-		want   int
-	}{
-		{false, "GET", "/healthz", http.StatusOK},
-		{false, "GET", "/readyz", http.StatusServiceUnavailable},
-		{true, "GET", "/readyz", http.StatusOK},
-		{true, "POST", "/readyz", http.StatusMethodNotAllowed},
-		{true, "GET", "/debug/pprof/", http.StatusNotFound},
-	} {
-		ready = c.ready
-		if got := status(c.method, c.path); got != c.want {
-			t.Errorf("%s %s with ready=%v: %d, want %d", c.method, c.path, c.ready, got, c.want)
+		if w.Code != want {
+			t.Errorf("%s %s: %d, want %d", method, path, w.Code, want)
 		}
+	}
+	check("GET", "/healthz", http.StatusOK)
+	check("GET", "/readyz", http.StatusServiceUnavailable)
+	close(b.ready)
+	check("GET", "/readyz", http.StatusOK)
+	check("POST", "/readyz", http.StatusMethodNotAllowed)
+	check("GET", "/debug/pprof/", http.StatusNotFound)
+}
+
+func TestDoctor(t *testing.T) {
+	b := &broker{missing: []reach.Finding{{
+		Client: reach.Client{Host: "172.18.0.1", ID: "app"}, Advertised: "kafka:9092", Since: time.Unix(0, 0).UTC(), Asked: 3,
+	}}}
+	w := httptest.NewRecorder()
+	httpapi.New(b).ServeHTTP(w, httptest.NewRequest("GET", "/v1/doctor", nil))
+	want := `{"unreached_clients":[{"client":"172.18.0.1","client_id":"app","advertised":"kafka:9092",` +
+		`"since":"1970-01-01T00:00:00Z","asked":3}]}` + "\n"
+	if got := w.Body.String(); got != want {
+		t.Errorf("got %s want %s", got, want)
 	}
 }
 

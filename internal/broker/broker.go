@@ -1,0 +1,283 @@
+// Package broker is the entrance: it builds every part of a broker, runs them,
+// and stops them in reverse. It holds wiring only.
+//
+//	           clients
+//	              | bytes
+//	 wire.Server  |  frames, limits, answers in order
+//	              v
+//	 api.Services |  one file per request
+//	     |        |              |
+//	     v        v              v
+//	partition   coordinator   controlplane
+//	     |        | (groups)     |
+//	     v        v              v
+//	commitlog <--+            quorum (Raft)
+//	     |  journal              |
+//	     v                       v
+//	           vfs: the disk
+//
+// Produce: wire.Conn.readLoop -> api.produceHandler -> partition.Append ->
+// commitlog.AppendAsLeader -> vfs.File.WriteAt; then the journal's round ->
+// partition.durable -> Request.Wake -> the answer.
+//
+// Fetch: wire.Conn.readLoop -> api.fetchHandler -> partition.Read ->
+// commitlog.Read -> a file range that the connection sends by sendfile; with
+// nothing to read, it parks on the partitions it names.
+//
+// It assumes nothing of its caller but that Run is called once. Deliberately
+// absent: any decision.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/strandline/strandline/internal/api"
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/controlplane"
+	"github.com/strandline/strandline/internal/coordinator"
+	"github.com/strandline/strandline/internal/group"
+	"github.com/strandline/strandline/internal/httpapi"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/netx"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/quorum"
+	"github.com/strandline/strandline/internal/vfs"
+	"github.com/strandline/strandline/internal/wire"
+)
+
+// Config says how to run a broker; see strandline.Config, which explains it.
+type Config struct {
+	FS          vfs.FS
+	DataDir     string // For people: FS is what is used.
+	Listen      string
+	Advertise   string
+	HTTPListen  string
+	DebugListen string
+	NodeID      int32
+	Rack        string
+	Settings    map[string]string
+	Logger      *slog.Logger
+}
+
+// Broker is a broker. Its fields stand in the order in which a request meets
+// them.
+type Broker struct {
+	config   Config
+	log      *slog.Logger
+	now      func() time.Time
+	listener net.Listener
+	http     *sideDoor
+	debug    *sideDoor
+	address  string // As advertised.
+	wire     *wire.Server
+	reach    *doorbell
+	api      *api.Services
+	groups   *coordinator.Coordinator[*group.Shard]
+	// partitions follow the metadata image through applier.
+	partitions *partition.Table
+	applier    *partition.Applier
+	control    *controlplane.ControlPlane
+	quorum     *quorum.Quorum
+	disk       *commitlog.Dir
+	ready      chan struct{}
+}
+
+// New opens the data directory, recovers what is in it, and listens. Nothing
+// runs until Run, which must be called, because it closes what is open here.
+func New(c Config) (*Broker, error) {
+	b := &Broker{config: c, log: c.Logger, now: time.Now, ready: make(chan struct{})}
+	for _, open := range []func() error{
+		b.openControl, b.openDisk, b.openQuorum, b.openListeners, b.openParts, b.openWire,
+	} {
+		if err := open(); err != nil {
+			return nil, errors.Join(err, b.close(false))
+		}
+	}
+	return b, nil
+}
+
+// settings returns the broker's settings as they are now.
+func (b *Broker) settings() *config.Broker { return b.control.BrokerConfig() }
+
+func (b *Broker) openControl() (err error) {
+	b.control, err = controlplane.New(controlplane.Options{
+		Self: kafka.BrokerID(b.config.NodeID), Static: staticSettings(b.config), Logger: b.log,
+	})
+	return err
+}
+
+func (b *Broker) openDisk() (err error) {
+	s := b.settings()
+	b.disk, err = commitlog.OpenDir(b.config.FS, commitlog.DirOptions{
+		Fresh: commitlog.Meta{
+			ClusterID: newID().String(), NodeID: kafka.BrokerID(b.config.NodeID), DirectoryID: newID().String(),
+		},
+		Events: commitlog.LogEvents{Logger: b.log}, CheckpointInterval: s.LogCheckpointInterval,
+		RecoveryThreads: int(s.RecoveryThreads),
+	})
+	return err
+}
+
+func (b *Broker) openQuorum() (err error) {
+	self := kafka.BrokerID(b.config.NodeID)
+	b.quorum, err = quorum.Open(quorum.Options{
+		FS: b.config.FS, Dir: "metadata", NodeID: self, Voters: []kafka.BrokerID{self},
+		Machine: b.control, Logger: b.log, SnapshotBytes: b.settings().MetadataSnapshotAfterBytes,
+	})
+	return err
+}
+
+func (b *Broker) openListeners() (err error) {
+	s := b.settings()
+	network := netx.TCP{
+		SendBufferBytes: int(s.SocketSendBufferBytes), ReceiveBufferBytes: int(s.SocketReceiveBufferBytes),
+	}
+	if b.listener, err = network.Listen(context.Background(), b.config.Listen); err != nil {
+		return err
+	}
+	if b.http, err = openSideDoor(b.config.HTTPListen, httpapi.New(b)); err != nil {
+		return err
+	}
+	b.debug, err = openSideDoor(b.config.DebugListen, httpapi.Debug())
+	return err
+}
+
+// openParts makes the rooms between the disk and the wire, and has them follow
+// the metadata.
+func (b *Broker) openParts() error {
+	self := kafka.BrokerID(b.config.NodeID)
+	b.partitions = partition.NewTable()
+	b.applier = &partition.Applier{
+		Table: b.partitions, Self: self, Storage: b.disk, Configure: b.configure, Now: b.now,
+		Logger: b.log, Led: b.led, Lost: b.lost,
+	}
+	b.groups = coordinator.New(coordinator.Options[*group.Shard]{
+		Topic: metadata.OffsetsTopic, CodeOf: api.CodeOf, Now: b.now, Logger: b.log,
+		New: func(int32) *group.Shard {
+			return group.New(group.Options{Settings: groupSettings(b.settings()), NewUUID: newUUID})
+		},
+	})
+	b.reach = newDoorbell(b.now, b.log)
+	b.api = &api.Services{
+		NodeID: self, LogDir: b.config.DataDir, Partitions: b.partitions, Control: b.control,
+		Groups: &api.Groups{Shards: b.groups, EnsureTopic: b.ensureOffsetsTopic, Image: b.control.Image},
+		Disk:   b.config.FS, Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log, Reach: b.reach,
+	}
+	b.control.Attach(b.quorum)
+	b.control.OnImage(b.follow)
+	return nil
+}
+
+func (b *Broker) openWire() (err error) {
+	host, port, err := advertised(b.config.Advertise, b.listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	b.address = net.JoinHostPort(host, strconv.Itoa(int(port)))
+	b.reach.address = b.address
+	apis := b.api.Table()
+	b.wire, err = wire.New(wire.Options{
+		Listeners: []wire.Listener{{Name: listenerName, Listener: b.listener}},
+		APIs:      func(key int16) (wire.API, bool) { a, ok := apis[key]; return a, ok },
+		Limits:    limits(b.settings()), Logger: b.log,
+	})
+	return err
+}
+
+// Ready is closed when the broker serves.
+func (b *Broker) Ready() <-chan struct{} { return b.ready }
+
+// Addr returns the address that clients are told.
+func (b *Broker) Addr() string { return b.address }
+
+// HTTPAddr returns the address of the HTTP listener, or "".
+func (b *Broker) HTTPAddr() string { return b.http.addr() }
+
+// Run runs the broker until ctx ends or a part fails. It stops in this order:
+// what serves clients, so that answers on their way can still become durable;
+// then what makes them so; then the files.
+func (b *Broker) Run(ctx context.Context) error {
+	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBase()
+	below, base := errgroup.WithContext(base)
+	below.Go(func() error { return b.quorum.Run(base) })
+	below.Go(func() error { return b.disk.Run(base) })
+	serving, stopServing := context.WithCancel(ctx)
+	defer context.AfterFunc(base, stopServing)()
+	err := b.serve(serving)
+	stopBase()
+	err = errors.Join(err, below.Wait())
+	return errors.Join(err, b.close(err == nil))
+}
+
+// serve boots and runs what faces clients until ctx ends.
+func (b *Broker) serve(ctx context.Context) error {
+	if err := b.boot(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // Stopped before it began, or a part below failed and says why.
+		}
+		return err
+	}
+	above, ctx := errgroup.WithContext(ctx)
+	above.Go(func() error { return b.groups.Run(ctx) })
+	above.Go(func() error { return b.wire.Run(ctx) })
+	above.Go(func() error { return b.http.run(ctx) })
+	above.Go(func() error { return b.debug.run(ctx) })
+	above.Go(func() error { return b.retain(ctx) })
+	above.Go(func() error { return b.reach.run(ctx) })
+	close(b.ready)
+	return above.Wait()
+}
+
+// boot waits for the metadata and makes this broker part of it.
+func (b *Broker) boot(ctx context.Context) error {
+	select {
+	case <-b.quorum.Ready():
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	host, port, err := advertised(b.config.Advertise, b.listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	meta := b.disk.Meta()
+	directory, err := kafka.ParseTopicID(meta.DirectoryID)
+	if err != nil {
+		return fmt.Errorf("directory id: %w", err)
+	}
+	_, err = b.control.Boot(ctx, controlplane.Registration{
+		ClusterID: meta.ClusterID, Rack: b.config.Rack, Directory: directory, Clean: b.disk.WasClean(),
+		Endpoints: []metadata.Endpoint{{Name: listenerName, Host: host, Port: port}},
+	})
+	if err != nil {
+		return fmt.Errorf("register with the controller: %w", err)
+	}
+	b.settleStrays()
+	return nil
+}
+
+// close closes files and listeners, whatever of them is open.
+func (b *Broker) close(clean bool) error {
+	var errs []error
+	if b.listener != nil {
+		_ = b.listener.Close() // Closed before by the server, if it ran.
+	}
+	errs = append(errs, b.http.close(), b.debug.close())
+	if b.quorum != nil {
+		errs = append(errs, b.quorum.Close())
+	}
+	if b.disk != nil {
+		errs = append(errs, b.disk.Close(clean))
+	}
+	return errors.Join(errs...)
+}

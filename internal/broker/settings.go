@@ -1,0 +1,127 @@
+package broker
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/group"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/wire"
+)
+
+// listenerName is Kafka's name for a listener without TLS.
+const listenerName = "PLAINTEXT"
+
+// staticSettings are the settings a broker is started with, those of its own
+// flags included.
+func staticSettings(c Config) map[string]string {
+	s := maps.Clone(c.Settings)
+	if s == nil {
+		s = map[string]string{}
+	}
+	s["node.id"] = strconv.Itoa(int(c.NodeID))
+	if c.Rack != "" {
+		s["broker.rack"] = c.Rack
+	}
+	return s
+}
+
+// newUUID draws a random (version 4) UUID.
+func newUUID() (id [16]byte) {
+	_, _ = rand.Read(id[:]) // Never fails: see its documentation.
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
+	return id
+}
+
+// newID draws an id whose text form does not look like a flag.
+func newID() kafka.TopicID {
+	for {
+		if id := kafka.TopicID(newUUID()); id.String()[0] != '-' {
+			return id
+		}
+	}
+}
+
+// logConfig is what a topic's configuration means for its logs.
+func logConfig(b *config.Broker, t *config.Topic) commitlog.Config {
+	return commitlog.Config{
+		SegmentBytes: int64(t.SegmentBytes), SegmentMs: t.SegmentMs,
+		IndexIntervalBytes: int64(t.IndexIntervalBytes), IndexMaxBytes: int64(t.SegmentIndexBytes),
+		RetentionMs: t.RetentionMs, RetentionBytes: t.RetentionBytes,
+		MaxMessageBytes:      int(t.MaxMessageBytes),
+		MaxDecompressedBytes: int64(t.MaxDecompressedMessageBytes),
+		FlushMessages:        t.FlushMessages, FlushMs: t.FlushMs,
+		LogAppendTime: t.LogAppendTime(), Delete: t.CleanupDelete, Compact: t.CleanupCompact,
+		DeleteRetentionMs: t.DeleteRetentionMs, MinCompactionLagMs: t.MinCompactionLagMs,
+		MaxCompactionLagMs: t.MaxCompactionLagMs, MinCleanableDirtyRatio: t.MinCleanableDirtyRatio,
+		ProducerExpirationMs: b.ProducerIDExpiration.Milliseconds(),
+	}
+}
+
+// configure returns what a topic's configuration means for its partitions.
+func (b *Broker) configure(t *metadata.Topic) (commitlog.Config, partition.Settings) {
+	broker := b.settings()
+	topic := config.ResolveTopic(broker, t.Config)
+	return logConfig(broker, topic), partition.Settings{
+		MinInSync: int(topic.MinInsyncReplicas), MaxLag: broker.ReplicaLagTimeMax,
+	}
+}
+
+// groupSettings are the broker's settings for groups.
+func groupSettings(b *config.Broker) group.Settings {
+	s := group.DefaultSettings()
+	s.MinSessionTimeout, s.MaxSessionTimeout = b.GroupMinSessionTimeout, b.GroupMaxSessionTimeout
+	s.MaxSize = int(b.GroupMaxSize)
+	s.InitialRebalanceDelay = b.GroupInitialRebalanceDelay
+	s.OffsetMetadataMax = int(b.OffsetMetadataMaxBytes)
+	s.OffsetsRetention, s.RetentionCheck = b.OffsetsRetention, b.OffsetsRetentionCheck
+	return s
+}
+
+// limits are the broker's settings for connections.
+func limits(b *config.Broker) wire.Limits {
+	l := wire.DefaultLimits()
+	l.MaxRequestBytes = int(b.SocketRequestMaxBytes)
+	l.MaxQueuedBytes = b.QueuedMaxRequestBytes
+	l.MaxConnections = min(int(b.MaxConnections), l.MaxConnections)
+	l.MaxConnectionsPerIP = min(int(b.MaxConnectionsPerIP), l.MaxConnectionsPerIP)
+	if b.ConnectionsMaxIdle > 0 {
+		l.MaxIdle = b.ConnectionsMaxIdle
+	} else {
+		l.MaxIdle = time.Duration(math.MaxInt64)
+	}
+	return l
+}
+
+// advertised returns the host and port that clients are told, from what was
+// configured and the address listened on.
+func advertised(configured, listening string) (string, int32, error) {
+	host, port, err := net.SplitHostPort(listening)
+	if err != nil {
+		return "", 0, fmt.Errorf("address %q: %w", listening, err)
+	}
+	if configured != "" {
+		if h, p, err := net.SplitHostPort(configured); err == nil {
+			host, port = h, p
+		} else {
+			host = configured // A host alone keeps the port.
+		}
+	} else if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		return "", 0, fmt.Errorf("listening on every address (%s) does not say which one clients are to use: "+
+			"name it with --advertise HOST[:PORT]", listening)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("advertised address %q: want HOST or HOST:PORT", configured)
+	}
+	return host, int32(n), nil
+}

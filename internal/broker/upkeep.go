@@ -1,0 +1,61 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"github.com/strandline/strandline/internal/group"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/partition"
+)
+
+// retain deletes what retention lets go, again and again until ctx ends.
+func (b *Broker) retain(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(b.settings().LogRetentionCheckInterval):
+		}
+		b.partitions.All(func(p *partition.Partition) bool {
+			if err := p.Log().ApplyRetention(b.now(), p.HighWatermark()); err != nil {
+				b.log.Error("retention failed", "topic", p.Topic(), "partition", p.ID().Partition, "error", err)
+			}
+			return ctx.Err() == nil
+		})
+	}
+}
+
+// follow makes everything that depends on the metadata follow it: partitions,
+// groups, and what topics' defaults mean.
+func (b *Broker) follow(_, image *metadata.Image, d metadata.Delta) {
+	b.applier.Apply(d)
+	for _, c := range d.Topics {
+		if c.New == nil {
+			b.api.Forget(c.Old.ID)
+			b.groups.Notify(func(m *group.Shard) { m.TopicDeleted(c.Old.Name, c.Old.ID) })
+		}
+	}
+	if len(d.Configs) > 0 {
+		b.applier.Reconfigure(image.Topics())
+		settings := groupSettings(b.settings())
+		b.groups.Notify(func(m *group.Shard) { m.Configure(settings) })
+	}
+}
+
+// settleStrays moves the files of partitions that the metadata does not know
+// out of the way, where an operator finds them: nothing is deleted because its
+// metadata is missing.
+func (b *Broker) settleStrays() {
+	for _, id := range b.disk.Logs() {
+		if b.partitions.GetByID(id.ID, id.Partition) != nil {
+			continue
+		}
+		if err := b.disk.Quarantine(id); err != nil {
+			b.log.Error("stray partition not moved away", "partition", id.String(), "error", err)
+			continue
+		}
+		b.log.Warn("partition is not in the metadata: its files were moved to quarantine/",
+			"partition", id.String())
+	}
+}

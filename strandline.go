@@ -1,0 +1,133 @@
+// Package strandline runs a Strandline broker inside a Go program: the same
+// broker that the command line starts.
+//
+//	srv, err := strandline.Start(ctx, strandline.Config{DataDir: "queue"})
+//	if err != nil { ... }
+//	defer srv.Close()
+//	// Any Kafka client connects to srv.Addr().
+//
+// With an empty Config it is a complete single-node queue in memory on a port of
+// the kernel's choosing. Tests have it in one line: see package strandlinetest.
+package strandline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/strandline/strandline/internal/broker"
+	"github.com/strandline/strandline/internal/vfs"
+	"github.com/strandline/strandline/internal/vfs/memfs"
+	"github.com/strandline/strandline/internal/vfs/osfs"
+)
+
+// Config says how to run a broker. The zero value runs one in memory on a free
+// loopback port.
+type Config struct {
+	// DataDir is the directory to keep everything in; it is made if it is not
+	// there. Empty keeps everything in memory, gone with Close.
+	DataDir string
+	// Listen is the address for Kafka clients; empty is 127.0.0.1:0.
+	Listen string
+	// Advertise is the host:port that clients are told to connect to; empty is
+	// the address listened on. A host alone keeps the port listened on.
+	Advertise string
+	// HTTPListen is the address for HTTP; empty listens nowhere.
+	HTTPListen string
+	// DebugListen is the address for pprof; empty listens nowhere.
+	DebugListen string
+	// NodeID is this broker's id; 0 is 1.
+	NodeID int32
+	// Rack is where this broker stands (broker.rack).
+	Rack string
+	// Settings are Kafka broker settings by name, such as num.partitions.
+	Settings map[string]string
+	// Logger takes the broker's log; nil discards it.
+	Logger *slog.Logger
+}
+
+// Server is a running broker. Its methods may be called from any goroutine.
+type Server struct {
+	broker *broker.Broker
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // Set before done is closed.
+	close  sync.Once
+	files  func() error
+}
+
+// Start starts a broker and returns once it serves. The broker runs until Close,
+// or until ctx ends. An error says what is wrong with the configuration or the
+// data directory and what to do about it.
+func Start(ctx context.Context, c Config) (*Server, error) {
+	files, closeFiles, err := c.files()
+	if err != nil {
+		return nil, err
+	}
+	logger := c.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	listen := c.Listen
+	if listen == "" {
+		listen = "127.0.0.1:0"
+	}
+	b, err := broker.New(broker.Config{
+		FS: files, DataDir: c.DataDir, Listen: listen, Advertise: c.Advertise,
+		HTTPListen: c.HTTPListen, DebugListen: c.DebugListen,
+		NodeID: max(c.NodeID, 1), Rack: c.Rack, Settings: c.Settings, Logger: logger,
+	})
+	if err != nil {
+		return nil, errors.Join(err, closeFiles())
+	}
+	run, cancel := context.WithCancel(ctx)
+	s := &Server{broker: b, cancel: cancel, done: make(chan struct{}), files: closeFiles}
+	go s.run(run) // Owned by s; ends with Close or ctx.
+	select {
+	case <-b.Ready():
+		return s, nil
+	case <-s.done:
+		return nil, fmt.Errorf("start broker: %w", s.err)
+	case <-ctx.Done():
+		return nil, errors.Join(ctx.Err(), s.Close())
+	}
+}
+
+func (s *Server) run(ctx context.Context) {
+	s.err = errors.Join(s.broker.Run(ctx), s.files())
+	s.cancel()
+	close(s.done)
+}
+
+func (c Config) files() (vfs.FS, func() error, error) {
+	if c.DataDir == "" {
+		return memfs.New(), func() error { return nil }, nil
+	}
+	files, err := osfs.Open(c.DataDir)
+	if err != nil {
+		return nil, nil, err
+	}
+	return files, files.Close, nil
+}
+
+// Addr returns the host:port that Kafka clients connect to.
+func (s *Server) Addr() string { return s.broker.Addr() }
+
+// HTTPAddr returns the host:port of the HTTP listener, or "".
+func (s *Server) HTTPAddr() string { return s.broker.HTTPAddr() }
+
+// Wait returns when the broker has ended: nil after Close or the end of its
+// context, else why it ended.
+func (s *Server) Wait() error {
+	<-s.done
+	return s.err
+}
+
+// Close stops the broker cleanly and returns when it has ended. It may be
+// called more than once.
+func (s *Server) Close() error {
+	s.close.Do(s.cancel)
+	return s.Wait()
+}

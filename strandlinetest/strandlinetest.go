@@ -1,0 +1,77 @@
+// Package strandlinetest gives a Go test a real Strandline broker in one line:
+//
+//	srv := strandlinetest.Start(t)
+//	client, err := kgo.NewClient(kgo.SeedBrokers(srv.Addr()))
+//
+// The broker is the product itself, not a fake: it replicates, syncs (to a disk
+// in memory) and rebalances as it does in production.
+package strandlinetest
+
+import (
+	"bytes"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/strandline/strandline"
+)
+
+// Option changes how Start runs the broker.
+type Option func(*strandline.Config)
+
+// WithSetting sets a Kafka broker setting, such as num.partitions.
+func WithSetting(name, value string) Option {
+	return func(c *strandline.Config) { c.Settings[name] = value }
+}
+
+// OnDisk keeps the data in a directory of the test's instead of in memory.
+func OnDisk(dir string) Option {
+	return func(c *strandline.Config) { c.DataDir = dir }
+}
+
+// Start runs a broker in memory on a free loopback port until the test ends. If
+// the test fails, the broker's log is printed. Groups form at once
+// (group.initial.rebalance.delay.ms=0).
+func Start(t testing.TB, options ...Option) *strandline.Server {
+	t.Helper()
+	log := &lockedBuffer{}
+	c := strandline.Config{
+		Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"},
+		Logger:   slog.New(slog.NewTextHandler(log, nil)),
+	}
+	for _, o := range options {
+		o(&c)
+	}
+	srv, err := strandline.Start(t.Context(), c)
+	if err != nil {
+		t.Fatalf("start strandline: %v\n%s", err, log)
+	}
+	t.Cleanup(func() {
+		if err := srv.Close(); err != nil {
+			t.Errorf("strandline ended badly: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("strandline's log:\n%s", log)
+		}
+	})
+	return srv
+}
+
+// lockedBuffer collects a log that several goroutines write.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// String returns what was logged.
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
