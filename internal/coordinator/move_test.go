@@ -120,7 +120,7 @@ func moveUnderCommits(t *testing.T, seed uint64) {
 	c.brokers[0].Lead(3, c.p)
 
 	var clients sync.WaitGroup
-	for id := range 4 {
+	for id := range keys {
 		clients.Go(func() { commitAndRead(t, c, rand.New(rand.NewPCG(seed, uint64(id))), id) })
 	}
 	stop := make(chan struct{})
@@ -148,36 +148,39 @@ func disturb(c *cluster, rng *rand.Rand, stop chan struct{}) {
 	}
 }
 
-// commitAndRead writes 1, 2, 3... to a key, and reads in between.
+// keys is the number of clients, each of which writes a key of its own.
+const keys = 4
+
+// commitAndRead writes 1, 2, 3... to a key, and reads all keys in between.
 func commitAndRead(t *testing.T, c *cluster, rng *rand.Rand, id int) {
-	key := fmt.Sprint("key", id)
-	seen := 0 // The highest value that was acknowledged or read.
+	var seen [keys]int // The highest values that were acknowledged or read.
 	for n := 1; n <= 100; {
-		if rng.IntN(3) > 0 {
+		if rng.IntN(3) == 0 {
 			value := strconv.Itoa(n)
 			got := c.ask(rng, func(_ *register, to shard.Caller, fx *shard.Effects) {
-				set(fx, key, value)
+				set(fx, fmt.Sprint("key", id), value)
 				fx.Reply(to, value)
 			})
 			if got != nil {
-				seen = n
+				seen[id] = n
 			}
 			n++ // Refused or not: it may be there.
 			continue
 		}
+		read := rng.IntN(keys)
 		got := c.ask(rng, func(m *register, to shard.Caller, fx *shard.Effects) {
 			if len(m.offsets) > 0 {
 				fx.WaitFor(m.offsets[len(m.offsets)-1])
 			}
-			fx.Reply(to, m.values[key])
+			fx.Reply(to, m.values[fmt.Sprint("key", read)])
 		})
 		if s, ok := got.(string); ok {
 			value, _ := strconv.Atoi(s)
-			if value < seen {
-				t.Errorf("%s is %d after %d", key, value, seen)
+			if value < seen[read] {
+				t.Errorf("key%d is %d after %d", read, value, seen[read])
 				return
 			}
-			seen = value
+			seen[read] = value
 		}
 	}
 }
