@@ -145,10 +145,10 @@ func (q *Quorum) follow() {
 	before := q.role
 	q.role = now
 	if before.leading && (!now.leading || now.term != before.term) {
-		q.abandon(&NotLeaderError{Leader: brokerID(now.leader), Proposed: true})
 		if q.stager != nil {
 			q.stager.Unstage()
 		}
+		q.abandon(&NotLeaderError{Leader: brokerID(now.leader), Proposed: true})
 	}
 	if now.leader != before.leader {
 		q.opt.Logger.Info("quorum leader changed", "node", q.opt.NodeID,

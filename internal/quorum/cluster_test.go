@@ -1,0 +1,345 @@
+package quorum_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/quorum"
+	"github.com/strandline/strandline/internal/vfs/memfs"
+)
+
+// network connects nodes in memory; each link may be cut.
+type network struct {
+	mu    sync.Mutex
+	nodes map[kafka.BrokerID]*node
+	cut   map[kafka.BrokerID]bool // Nodes nobody hears or reaches.
+	snaps int                     // Snapshots sent.
+}
+
+// port is one node's transport: a queue and one sender, so that Send does not
+// block.
+type port struct {
+	net   *network
+	from  kafka.BrokerID
+	queue chan *raftpb.Message
+}
+
+func (p *port) Send(messages []*raftpb.Message) {
+	for _, m := range messages {
+		// A copy through the wire format, as a real network makes.
+		b, err := proto.Marshal(m)
+		if err != nil {
+			panic(err)
+		}
+		m = &raftpb.Message{}
+		if err := proto.Unmarshal(b, m); err != nil {
+			panic(err)
+		}
+		select {
+		case p.queue <- m:
+		default:
+		}
+	}
+}
+
+// run delivers until ctx ends.
+func (p *port) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-p.queue:
+			p.deliver(ctx, m)
+		}
+	}
+}
+
+func (p *port) deliver(ctx context.Context, m *raftpb.Message) {
+	to := kafka.BrokerID(m.GetTo() - 1)
+	p.net.mu.Lock()
+	n := p.net.nodes[to]
+	reachable := n != nil && !p.net.cut[to] && !p.net.cut[p.from]
+	self := p.net.nodes[p.from]
+	if m.GetType() == raftpb.MsgSnap {
+		p.net.snaps++
+	}
+	p.net.mu.Unlock()
+	var err error
+	if reachable {
+		err = n.Receive(ctx, m)
+	}
+	if self == nil {
+		return
+	}
+	if m.GetType() == raftpb.MsgSnap {
+		_ = self.ReportSnapshot(ctx, to, reachable && err == nil)
+	} else if !reachable {
+		_ = self.ReportUnreachable(ctx, to)
+	}
+}
+
+// cluster is three voters.
+type cluster struct {
+	t        *testing.T
+	net      *network
+	disks    map[kafka.BrokerID]*memfs.FS
+	machines map[kafka.BrokerID]*stagedList
+	change   func(*quorum.Options)
+}
+
+func startCluster(t *testing.T, change func(*quorum.Options)) *cluster {
+	c := &cluster{
+		t: t, net: &network{nodes: map[kafka.BrokerID]*node{}, cut: map[kafka.BrokerID]bool{}},
+		disks: map[kafka.BrokerID]*memfs.FS{}, machines: map[kafka.BrokerID]*stagedList{},
+		change: change,
+	}
+	for id := range kafka.BrokerID(3) {
+		c.disks[id] = memfs.New()
+		c.start(id)
+	}
+	return c
+}
+
+// start runs a node on its disk.
+func (c *cluster) start(id kafka.BrokerID) {
+	c.t.Helper()
+	p := &port{net: c.net, from: id, queue: make(chan *raftpb.Message, 4096)}
+	c.machines[id] = &stagedList{}
+	opt := quorum.Options{
+		FS: c.disks[id], Dir: "quorum", NodeID: id, Voters: []kafka.BrokerID{0, 1, 2},
+		Machine: c.machines[id], Transport: p,
+	}
+	if c.change != nil {
+		c.change(&opt)
+	}
+	n := start(c.t, opt)
+	go p.run(c.t.Context())
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	c.net.nodes[id] = n
+}
+
+// kill takes a node's power; what it had not synced is mostly gone.
+func (c *cluster) kill(id kafka.BrokerID, seed uint64) {
+	c.net.mu.Lock()
+	n := c.net.nodes[id]
+	delete(c.net.nodes, id)
+	c.net.mu.Unlock()
+	c.disks[id] = c.disks[id].CrashClone(seed, 30)
+	n.stop(c.t)
+}
+
+func (c *cluster) setCut(id kafka.BrokerID, cut bool) {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	c.net.cut[id] = cut
+}
+
+// leader returns a node that leads and is not cut off, waiting for one.
+func (c *cluster) leader() (kafka.BrokerID, *node) {
+	c.t.Helper()
+	for range 1000 {
+		synctest.Wait()
+		c.net.mu.Lock()
+		for id, n := range c.net.nodes {
+			if s := n.Status(); s.Leader == id && !c.net.cut[id] {
+				c.net.mu.Unlock()
+				return id, n
+			}
+		}
+		c.net.mu.Unlock()
+		advance(10 * time.Millisecond)
+	}
+	c.t.Fatal("no leader after 10 s")
+	return 0, nil
+}
+
+// advance lets virtual time pass.
+func advance(d time.Duration) { <-time.After(d) }
+
+// add has an entry decided by whoever leads, until it succeeds.
+func (c *cluster) add(entry string) {
+	c.t.Helper()
+	for range 100 {
+		_, n := c.leader()
+		ctx, cancel := context.WithTimeout(c.t.Context(), 3*time.Second)
+		err := n.add(ctx, entry)
+		cancel()
+		var not *quorum.NotLeaderError
+		if err == nil || errors.As(err, &not) && not.Proposed {
+			return
+		}
+		advance(10 * time.Millisecond)
+	}
+	c.t.Fatalf("%q was never taken", entry)
+}
+
+// agree waits until all running nodes have applied the same, and returns it.
+func (c *cluster) agree() []string {
+	c.t.Helper()
+	var diff string
+	for range 500 {
+		synctest.Wait()
+		var want []string
+		same, first := true, true
+		for id := range c.net.nodes {
+			got := c.machines[id].entries()
+			if first {
+				want, first = got, false
+			}
+			diff = cmp.Diff(want, got)
+			same = same && diff == ""
+		}
+		if same {
+			return want
+		}
+		advance(10 * time.Millisecond)
+	}
+	c.t.Fatalf("nodes differ for 5 s:\n%s", diff)
+	return nil
+}
+
+func (c *cluster) stop() {
+	for _, n := range c.net.nodes {
+		n.stop(c.t)
+	}
+}
+
+func TestThreeVotersReplicate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, nil)
+		id, n := c.leader()
+		<-n.Ready()
+		mustAdd(t, n, "a", "b")
+		if diff := cmp.Diff([]string{"a", "b"}, c.agree()); diff != "" {
+			t.Errorf("applied (-want +got):\n%s", diff)
+		}
+		for other, follower := range c.net.nodes {
+			<-follower.Ready()
+			var not *quorum.NotLeaderError
+			if err := follower.add(t.Context(), "x"); other != id && (!errors.As(err, &not) || not.Leader != id) {
+				t.Errorf("follower: %v, want leader %d named", err, id)
+			}
+		}
+		c.stop()
+	})
+}
+
+// A leader cut off steps down, fails what it had on its way, and takes over
+// the others' history.
+func TestLeaderCutOff(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, nil)
+		old, n := c.leader()
+		<-n.Ready()
+		mustAdd(t, n, "before")
+		c.setCut(old, true)
+		lost := make(chan error, 1)
+		go func() { lost <- n.add(t.Context(), "lost") }()
+		id, other := c.leader()
+		if id == old {
+			t.Fatal("the one cut off still leads")
+		}
+		<-other.Ready()
+		mustAdd(t, other, "after")
+		var not *quorum.NotLeaderError
+		if err := <-lost; !errors.As(err, &not) || !not.Proposed {
+			t.Errorf("the entry on its way: %v", err)
+		}
+		if c.machines[old].unstaged != 1 {
+			t.Errorf("unstaged %d times, want 1", c.machines[old].unstaged)
+		}
+		c.setCut(old, false)
+		if diff := cmp.Diff([]string{"before", "after"}, c.agree()); diff != "" {
+			t.Errorf("applied (-want +got):\n%s", diff)
+		}
+		c.stop()
+	})
+}
+
+// A follower too far behind gets the state, not the log, and one transfer is
+// enough.
+func TestFollowerFarBehindGetsSnapshot(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, func(o *quorum.Options) {
+			o.SnapshotEntries, o.TrailingEntries, o.SegmentBytes = 20, 5, 8<<10
+		})
+		id, n := c.leader()
+		<-n.Ready()
+		behind := (id + 1) % 3
+		mustAdd(t, n, "a")
+		c.agree()
+		c.kill(behind, 1)
+		for i := range 100 {
+			mustAdd(t, n, fmt.Sprint(i))
+		}
+		c.start(behind)
+		if got := c.agree(); len(got) != 101 {
+			t.Errorf("%d entries", len(got))
+		}
+		if c.machines[behind].restored == 0 || c.net.snaps == 0 || c.net.snaps > 5 {
+			t.Errorf("restored %d times from %d snapshots", c.machines[behind].restored, c.net.snaps)
+		}
+		mustAdd(t, n, "then the log")
+		want := c.agree()
+		c.kill(behind, 2)
+		c.start(behind)
+		if diff := cmp.Diff(want, c.agree()); diff != "" {
+			t.Errorf("after its restart (-want +got):\n%s", diff)
+		}
+		c.stop()
+	})
+}
+
+// Nodes lose power one after the other under load; nothing that was
+// acknowledged is lost and no two nodes ever differ.
+func TestPowerLossesLoseNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, func(o *quorum.Options) {
+			o.SnapshotEntries, o.TrailingEntries, o.SegmentBytes = 30, 3, 8<<10
+		})
+		var acked []string
+		for round := range uint64(15) {
+			for i := range 10 {
+				e := fmt.Sprintf("%d/%d", round, i)
+				_, n := c.leader()
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				if n.add(ctx, e) == nil {
+					acked = append(acked, e)
+				}
+				cancel()
+			}
+			victim, _ := c.leader()
+			if round%3 != 0 {
+				victim = (victim + 1) % 3
+			}
+			c.kill(victim, round)
+			c.add(fmt.Sprintf("%d/without %d", round, victim))
+			c.start(victim)
+			got := "," + strings.Join(c.agree(), ",") + ","
+			position := 0
+			for _, e := range acked {
+				i := strings.Index(got[position:], ","+e+",")
+				if i < 0 {
+					t.Fatalf("round %d: %q was acknowledged and is gone, or out of order", round, e)
+				}
+				position += i
+			}
+		}
+		if len(acked) < 100 {
+			t.Errorf("only %d entries were acknowledged", len(acked))
+		}
+		c.stop()
+	})
+}
