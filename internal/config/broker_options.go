@@ -63,7 +63,7 @@ func topicDefaultOptions() []Option {
 			Doc:    "The partitions of a topic whose creator does not say how many.",
 		},
 		{
-			Name: "default.replication.factor", Type: Short, Default: "1", Check: between(1, 32767),
+			Name: "default.replication.factor", Type: Int, Default: "1", Check: between(1, 32767),
 			Update: ClusterWide,
 			broker: func(b *Broker) any { return &b.DefaultReplicationFactor },
 			Doc:    "The replicas of a topic whose creator does not say how many.",
