@@ -1,6 +1,7 @@
 package netx
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/netip"
@@ -207,7 +208,7 @@ func (s *stream) writeLocked(p []byte, delay time.Duration, lose bool) (int, err
 	}
 	n := min(len(p), s.size-s.held)
 	if n > 0 {
-		s.pieces = append(s.pieces, piece{data: append([]byte(nil), p[:n]...), due: time.Now().Add(delay)})
+		s.pieces = append(s.pieces, piece{data: bytes.Clone(p[:n]), due: time.Now().Add(delay)})
 		s.held += n
 		s.changeLocked()
 	}
