@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -26,10 +28,30 @@ type FS struct {
 // Open makes the directory if need be and returns the FS below it. Close
 // releases its handle.
 func Open(dir string) (*FS, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDurably(filepath.Clean(dir)); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
 	return OpenExisting(dir)
+}
+
+// makeDurably makes a directory and its parents so that a crash does not take
+// a new one away again.
+func makeDurably(dir string) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if err := makeDurably(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	d, err := os.Open(parent)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // OpenExisting is Open for a directory that must be there already.
@@ -62,20 +84,19 @@ func (f *FS) Open(name string, flag vfs.OpenFlag) (vfs.File, error) {
 	if flag&vfs.Truncate != 0 {
 		mode |= os.O_TRUNC
 	}
-	if flag&vfs.Direct != 0 {
-		// A file system without O_DIRECT (tmpfs before Linux 6.6) refuses the
-		// open with EINVAL; the same bytes through the page cache are as good.
-		if file, err := f.root.OpenFile(name, mode|unix.O_DIRECT, 0o644); err == nil {
-			return &osFile{file}, nil
-		} else if !errors.Is(err, unix.EINVAL) {
-			return nil, err
-		}
-	}
 	file, err := f.root.OpenFile(name, mode, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	return &osFile{file}, nil
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	opened := &osFile{file, conn}
+	if flag&vfs.Direct != 0 {
+		opened.goDirect()
+	}
+	return opened, nil
 }
 
 // MkdirAll implements vfs.FS.
@@ -130,8 +151,44 @@ func (f *FS) Usage() (free, total uint64, err error) {
 	return st.Bavail * uint64(st.Bsize), st.Blocks * uint64(st.Bsize), nil
 }
 
-// osFile adds what os.File lacks.
-type osFile struct{ *os.File }
+// osFile adds what os.File lacks. Its system calls go through conn, which keeps
+// a concurrent Close from handing the descriptor to another file meanwhile.
+type osFile struct {
+	*os.File
+	conn syscall.RawConn
+}
+
+// call runs a system call on the descriptor, again while it is interrupted.
+func (f *osFile) call(op string, call func(fd int) error) error {
+	var result error
+	err := f.conn.Control(func(fd uintptr) {
+		for {
+			if result = call(int(fd)); !errors.Is(result, unix.EINTR) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return &fs.PathError{Op: op, Path: f.Name(), Err: fs.ErrClosed}
+	}
+	if result != nil {
+		return &fs.PathError{Op: op, Path: f.Name(), Err: result}
+	}
+	return nil
+}
+
+// goDirect turns the page cache off where the file system allows it; where it
+// does not (tmpfs before Linux 6.6), the same bytes through the cache are as
+// good. To open with O_DIRECT instead would create the file and fail then.
+func (f *osFile) goDirect() {
+	_ = f.call("fcntl", func(fd int) error {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		if err == nil {
+			_, err = unix.FcntlInt(uintptr(fd), unix.F_SETFL, flags|unix.O_DIRECT)
+		}
+		return err
+	})
+}
 
 // Size implements vfs.File.
 func (f *osFile) Size() (int64, error) {
@@ -144,33 +201,24 @@ func (f *osFile) Size() (int64, error) {
 
 // Sync implements vfs.File by fdatasync, which writes the length but leaves
 // out times nobody here relies on.
-func (f *osFile) Sync() error {
-	for {
-		err := unix.Fdatasync(int(f.File.Fd()))
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return &fs.PathError{Op: "fdatasync", Path: f.Name(), Err: err}
-		}
-	}
-}
+func (f *osFile) Sync() error { return f.call("fdatasync", unix.Fdatasync) }
 
 // StartWriteback implements vfs.File.
 func (f *osFile) StartWriteback(position, length int64) {
-	_ = unix.SyncFileRange(int(f.File.Fd()), position, length, unix.SYNC_FILE_RANGE_WRITE)
+	_ = f.call("sync_file_range", func(fd int) error {
+		return unix.SyncFileRange(fd, position, length, unix.SYNC_FILE_RANGE_WRITE)
+	})
 }
 
 // Allocate implements vfs.File.
 func (f *osFile) Allocate(position, length int64) error {
-	err := unix.Fallocate(int(f.File.Fd()), unix.FALLOC_FL_KEEP_SIZE, position, length)
+	err := f.call("fallocate", func(fd int) error {
+		return unix.Fallocate(fd, unix.FALLOC_FL_KEEP_SIZE, position, length)
+	})
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
 		return nil
 	}
-	if err != nil {
-		return &fs.PathError{Op: "fallocate", Path: f.Name(), Err: err}
-	}
-	return nil
+	return err
 }
 
 // Fd implements vfs.File.
