@@ -141,9 +141,10 @@ func (c *Coordinator[M]) View(fn func(partition int32, m M)) error {
 	return loading
 }
 
-// Notify calls fn with the machine of each partition that is loaded, to tell it
-// news such as other settings. Fn appends nothing; what the machine wants to do
-// about the news it does in Tick.
+// Notify calls fn with the machine of each partition that is led here, to tell
+// it news such as other settings; one that is being loaded hears it afterwards.
+// Fn appends nothing: what the machine wants to do about the news it does in
+// Tick.
 func (c *Coordinator[M]) Notify(fn func(m M)) {
 	for _, h := range *c.hosts.Load() {
 		if h != nil {

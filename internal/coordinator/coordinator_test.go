@@ -392,11 +392,12 @@ func TestManyRecordsMakeSeveralBatches(t *testing.T) {
 func TestPartitionOf(t *testing.T) {
 	// Expected: what Java computes for abs(id.hashCode()) % 50.
 	got := map[string]int32{}
-	for _, id := range []string{"", "a", "console-consumer-1", "groupé", "\U0001F600", "polygenelubricants"} {
-		got[id] = coordinator.PartitionOf(id, 50)
-	}
 	want := map[string]int32{
-		"": 0, "a": 47, "console-consumer-1": 24, "groupé": 6, "\U0001F600": 49, "polygenelubricants": 0,
+		"": 0, "a": 47, "console-consumer-1": 24, "groupé": 6, "\U0001F600": 49,
+		"polygenelubricants": 0, // Its hash code is the least int32.
+	}
+	for id := range want {
+		got[id] = coordinator.PartitionOf(id, 50)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

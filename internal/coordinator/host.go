@@ -39,8 +39,9 @@ type host[M shard.Machine] struct {
 	fx      shard.Effects
 	writer  writer
 	parked  parked
-	waiting bool // The partition will wake us.
-	lost    bool // An append found out that somebody else leads.
+	waiting bool      // The partition will wake us.
+	lost    bool      // An append found out that somebody else leads.
+	news    []func(M) // Of Notify, while loading.
 }
 
 func newHost[M shard.Machine](c *Coordinator[M], number int32, p Partition) *host[M] {
@@ -91,7 +92,10 @@ func (h *host[M]) view(fn func(m M)) error {
 func (h *host[M]) notify(fn func(m M)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.phase == active {
+	switch h.phase {
+	case loading:
+		h.news = append(h.news, fn)
+	case active:
 		fn(h.machine)
 		h.publishDeadlineLocked()
 	}

@@ -113,6 +113,10 @@ func (h *host[M]) activateLocked(machine M) {
 	h.machine = machine
 	h.machine.Loaded(h.c.o.Now().UnixMilli())
 	h.phase = active
+	for _, fn := range h.news {
+		fn(h.machine)
+	}
+	h.news = nil
 	h.publishDeadlineLocked()
 }
 

@@ -75,12 +75,20 @@ func TestLoadWaitsForHighWatermark(t *testing.T) {
 		if got := codeOf(t, b.try()); got != kafka.ErrCoordinatorLoadInProgress {
 			t.Fatal(got)
 		}
-		if err := b.View(func(int32, *register) { t.Error("a shard that is loading was shown") }); err == nil {
+		err := b.View(func(int32, *register) { t.Error("a shard that is loading was shown") })
+		if err == nil {
 			t.Error("View says nothing of the load")
 		}
-		b.Notify(func(*register) { t.Error("a shard that is loading was told") })
+		told := false
+		b.Notify(func(m *register) { told = m.loadedMs > 0 })
+		if told {
+			t.Error("a shard that is loading was told the news")
+		}
 		p.commit()
 		synctest.Wait()
+		if !told {
+			t.Error("the news was forgotten")
+		}
 		if got := b.values(); len(got) != 4 {
 			t.Errorf("%v", got)
 		}

@@ -78,7 +78,9 @@ func (a answer) Complete(response any) { a <- response }
 
 // ask runs a step on any broker, the right one or not, and returns its answer, or
 // nil if it was refused.
-func (c *cluster) ask(rng *rand.Rand, step func(m *register, to shard.Caller, fx *shard.Effects)) any {
+func (c *cluster) ask(
+	rng *rand.Rand, step func(m *register, to shard.Caller, fx *shard.Effects),
+) any {
 	broker, _ := c.current()
 	if rng.IntN(4) == 0 {
 		broker = c.brokers[rng.IntN(2)]

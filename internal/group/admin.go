@@ -74,13 +74,15 @@ func (s *Shard) DescribeGroup(version int16, id string) kmsg.DescribeGroupsRespo
 	d, ok := s.Describe(id)
 	if !ok && version >= describeNotFound {
 		resp.ErrorCode = int16(kafka.ErrGroupIDNotFound)
-		resp.ErrorMessage = message("group %q does not exist: it has no members and no committed offsets", id)
+		resp.ErrorMessage = message(
+			"group %q does not exist: it has no members and no committed offsets", id)
 	}
 	resp.Group, resp.State = id, d.State.String()
 	resp.ProtocolType, resp.Protocol = d.ProtocolType, d.Protocol
 	for _, m := range d.Members {
 		x := kmsg.NewDescribeGroupsResponseGroupMember()
-		x.MemberID, x.InstanceID, x.ClientID, x.ClientHost = m.MemberID, m.InstanceID, m.ClientID, m.ClientHost
+		x.MemberID, x.InstanceID = m.MemberID, m.InstanceID
+		x.ClientID, x.ClientHost = m.ClientID, m.ClientHost
 		x.ProtocolMetadata, x.MemberAssignment = nonNil(m.Metadata), nonNil(m.Assignment)
 		resp.Members = append(resp.Members, x)
 	}
@@ -90,24 +92,41 @@ func (s *Shard) DescribeGroup(version int16, id string) kmsg.DescribeGroupsRespo
 // List appends the shard's groups that pass the filters of a ListGroups request
 // of versions 0-5, by group id. Filters do not mind case; an empty one lets all
 // pass.
-func (s *Shard) List(dst []kmsg.ListGroupsResponseGroup, states, types []string) []kmsg.ListGroupsResponseGroup {
-	start := len(dst)
+func (s *Shard) List(
+	dst []kmsg.ListGroupsResponseGroup, states, types []string,
+) []kmsg.ListGroupsResponseGroup {
 	if !passes(types, groupType) {
 		return dst
 	}
-	for _, g := range s.groups {
-		if g.void() || !passes(states, g.state.String()) {
+	for _, g := range s.Overviews() {
+		if !passes(states, g.State.String()) {
 			continue
 		}
 		x := kmsg.NewListGroupsResponseGroup()
-		x.Group, x.ProtocolType = g.id, g.protocolType
-		x.GroupState, x.GroupType = g.state.String(), groupType
+		x.Group, x.ProtocolType = g.GroupID, g.ProtocolType
+		x.GroupState, x.GroupType = g.State.String(), groupType
 		dst = append(dst, x)
 	}
-	slices.SortFunc(dst[start:], func(a, b kmsg.ListGroupsResponseGroup) int {
-		return strings.Compare(a.Group, b.Group)
-	})
 	return dst
+}
+
+// Overview is a group in one line.
+type Overview struct {
+	GroupID      string
+	State        State
+	ProtocolType string // Empty if the group never had members.
+	Members      int
+	Topics       int // With committed offsets.
+}
+
+// Overviews returns the shard's groups by group id.
+func (s *Shard) Overviews() []Overview {
+	all := make([]Overview, 0, len(s.groups))
+	for _, g := range s.groups {
+		all = append(all, Overview{g.id, g.state, g.protocolType, len(g.members), len(g.offsets)})
+	}
+	slices.SortFunc(all, func(a, b Overview) int { return strings.Compare(a.GroupID, b.GroupID) })
+	return all
 }
 
 func passes(filter []string, s string) bool {

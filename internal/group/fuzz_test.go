@@ -149,7 +149,8 @@ func scriptedRecords() []shard.Record {
 			Members: []kmsg.GroupMetadataValueMember{{
 				MemberID: "m", ClientID: "c", ClientHost: "/h", InstanceID: kmsg.StringPtr("i"),
 				RebalanceTimeoutMillis: 5, SessionTimeoutMillis: 6,
-				Subscription: []byte{0, 1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, Assignment: []byte("a"),
+				Subscription: []byte{0, 1, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff},
+				Assignment:   []byte("a"),
 			}},
 		}
 		all = append(all, shard.Record{Key: gk.AppendTo(nil), Value: gv.AppendTo(nil)})
@@ -176,7 +177,8 @@ func TestReadsAllVersions(t *testing.T) {
 		}
 		var fx shard.Effects
 		all := s.Offsets("g", nil, &fx)
-		if len(all) != 1 || all[0].Offset.Offset != 7 || all[0].Partition != 3 || all[0].Metadata != "m" {
+		if len(all) != 1 || all[0].Partition != 3 ||
+			all[0].Offset.Offset != 7 || all[0].Metadata != "m" {
 			t.Errorf("version %d: %+v", r.Value[1], all)
 		}
 	}
@@ -186,6 +188,7 @@ func TestReadsAllVersions(t *testing.T) {
 // the state alone.
 func TestReadsNoNonsense(t *testing.T) {
 	group2 := []byte{0, 2, 0, 1, 'g'}
+	offset := []byte{0, 1, 0, 1, 'g', 0, 1, 't', 0, 0, 0, 0}
 	twice := kmsg.GroupMetadataValue{Version: 3, Members: []kmsg.GroupMetadataValueMember{
 		{MemberID: "m"}, {MemberID: "m"},
 	}}
@@ -200,8 +203,8 @@ func TestReadsNoNonsense(t *testing.T) {
 		"value without version": {Key: group2, Value: []byte{0}},
 		"version of tomorrow":   {Key: group2, Value: []byte{0, 9, 0, 0, 0, 0}},
 		"value cut":             {Key: group2, Value: []byte{0, 3, 0, 9}},
-		"offset value cut":      {Key: []byte{0, 1, 0, 1, 'g', 0, 1, 't', 0, 0, 0, 0}, Value: []byte{0, 3, 0}},
-		"offset of tomorrow":    {Key: []byte{0, 1, 0, 1, 'g', 0, 1, 't', 0, 0, 0, 0}, Value: []byte{0, 5, 0}},
+		"offset value cut":      {Key: offset, Value: []byte{0, 3, 0}},
+		"offset of tomorrow":    {Key: offset, Value: []byte{0, 5, 0}},
 		"a member twice":        {Key: group2, Value: twice.AppendTo(nil)},
 	} {
 		s := newWorld().shard

@@ -37,17 +37,19 @@ func TestErrorResponse(t *testing.T) {
 	fetch := kmsg.NewPtrOffsetFetchRequest()
 	seedRequest(fetch)
 	resp := group.ErrorResponse(fetch, kafka.ErrNotCoordinator, "")
-	if got, want := show(resp), "fetch NOT_COORDINATOR [t-0 -1 NOT_COORDINATOR] g: NOT_COORDINATOR"; got != want {
+	want := "fetch NOT_COORDINATOR [t-0 -1 NOT_COORDINATOR] g: NOT_COORDINATOR"
+	if got := show(resp); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	describe := &kmsg.DescribeGroupsRequest{Groups: []string{"g"}}
-	described := group.ErrorResponse(describe, kafka.ErrNotCoordinator, "why").(*kmsg.DescribeGroupsResponse)
-	want := `NOT_COORDINATOR g state=Dead type="" protocol="" message="why"`
+	refused := group.ErrorResponse(describe, kafka.ErrNotCoordinator, "why")
+	described := refused.(*kmsg.DescribeGroupsResponse)
+	want = `NOT_COORDINATOR g state=Dead type="" protocol="" message="why"`
 	if got := showDescribed(&described.Groups[0]); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	list := group.ErrorResponse(kmsg.NewPtrListGroupsRequest(), kafka.ErrCoordinatorLoadInProgress, "")
-	if got := list.(*kmsg.ListGroupsResponse).ErrorCode; got != int16(kafka.ErrCoordinatorLoadInProgress) {
+	list := group.ErrorResponse(kmsg.NewPtrListGroupsRequest(), kafka.ErrNotCoordinator, "")
+	if got := list.(*kmsg.ListGroupsResponse).ErrorCode; got != int16(kafka.ErrNotCoordinator) {
 		t.Errorf("list: %d", got)
 	}
 }
@@ -184,10 +186,22 @@ func TestStrings(t *testing.T) {
 		name, want string
 		req        kmsg.Request
 	}{
-		{"group", "join INVALID_GROUP_ID member=", join(func(r *kmsg.JoinGroupRequest) { r.Group = long })},
-		{"type", "join INCONSISTENT_GROUP_PROTOCOL member=", join(func(r *kmsg.JoinGroupRequest) { r.ProtocolType = long })},
-		{"protocol", "join INCONSISTENT_GROUP_PROTOCOL member=", join(func(r *kmsg.JoinGroupRequest) { r.Protocols[0].Name = long })},
-		{"instance", "join INVALID_REQUEST member=", join(func(r *kmsg.JoinGroupRequest) { r.InstanceID = &long })},
+		{
+			"group", "join INVALID_GROUP_ID member=",
+			join(func(r *kmsg.JoinGroupRequest) { r.Group = long }),
+		},
+		{
+			"type", "join INCONSISTENT_GROUP_PROTOCOL member=",
+			join(func(r *kmsg.JoinGroupRequest) { r.ProtocolType = long }),
+		},
+		{
+			"protocol", "join INCONSISTENT_GROUP_PROTOCOL member=",
+			join(func(r *kmsg.JoinGroupRequest) { r.Protocols[0].Name = long }),
+		},
+		{
+			"instance", "join INVALID_REQUEST member=",
+			join(func(r *kmsg.JoinGroupRequest) { r.InstanceID = &long }),
+		},
 		{"commit", "commit t-0 INVALID_GROUP_ID", commit},
 		{"delete", "offset-delete INVALID_GROUP_ID", &kmsg.OffsetDeleteRequest{Group: long}},
 		{"heartbeat", "heartbeat INVALID_GROUP_ID", &kmsg.HeartbeatRequest{Group: long}},

@@ -95,7 +95,8 @@ func (c *chaos) member() string {
 }
 
 func (c *chaos) instance() *string {
-	return rapid.SampledFrom([]*string{nil, nil, nil, kmsg.StringPtr("i"), kmsg.StringPtr("k")}).Draw(c.t, "instance")
+	i, k := "i", "k"
+	return rapid.SampledFrom([]*string{nil, nil, nil, &i, &k}).Draw(c.t, "instance")
 }
 
 func (c *chaos) group() string { return rapid.SampledFrom([]string{"g", "h"}).Draw(c.t, "group") }
@@ -114,7 +115,8 @@ func (c *chaos) join(*rapid.T) {
 	for _, name := range rapid.SampledFrom([][]string{
 		{"range"}, {"range"}, {"sticky", "range"}, {"range", "sticky"}, {"odd"},
 	}).Draw(c.t, "protocols") {
-		req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: []byte(name)})
+		req.Protocols = append(req.Protocols,
+			kmsg.JoinGroupRequestProtocol{Name: name, Metadata: []byte(name)})
 	}
 	version := int16(rapid.IntRange(0, 9).Draw(c.t, "version"))
 	if version < 5 {
@@ -171,7 +173,8 @@ func (c *chaos) commit(*rapid.T) {
 }
 
 func (c *chaos) pass(*rapid.T) {
-	c.advance(time.Duration(rapid.SampledFrom([]int{1, 900, 5_000, 12_000, 400_000}).Draw(c.t, "ms")) * time.Millisecond)
+	ms := rapid.SampledFrom([]int{1, 900, 5_000, 12_000, 400_000}).Draw(c.t, "ms")
+	c.advance(time.Duration(ms) * time.Millisecond)
 	c.shard.Check()
 }
 
@@ -217,7 +220,8 @@ func TestChaos(t *testing.T) {
 		w := newWorld()
 		w.silent = true
 		w.settings.OffsetsRetention = 10 * 365 * 24 * time.Hour
-		w.settings.InitialRebalanceDelay = time.Duration(rapid.SampledFrom([]int{0, 3}).Draw(t, "delay")) * time.Second
+		delay := rapid.SampledFrom([]int{0, 3}).Draw(t, "delay")
+		w.settings.InitialRebalanceDelay = time.Duration(delay) * time.Second
 		w.settings.MaxSize = rapid.IntRange(2, 5).Draw(t, "size")
 		w.shard.Configure(w.settings)
 		c := &chaos{

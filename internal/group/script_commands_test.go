@@ -35,7 +35,8 @@ func (w *world) run(a *args) error {
 		w.printf("%s\n", showDescribed(&g))
 	case "list":
 		for _, g := range w.shard.List(nil, a.list("states"), a.list("types")) {
-			w.printf("%s type=%s state=%s protocol-type=%q\n", g.Group, g.GroupType, g.GroupState, g.ProtocolType)
+			w.printf("%s type=%s state=%s protocol-type=%q\n",
+				g.Group, g.GroupType, g.GroupState, g.ProtocolType)
 		}
 	case "delete":
 		w.step(func(fx *shard.Effects) {
@@ -51,7 +52,8 @@ func (w *world) run(a *args) error {
 	case "settings":
 		w.configure(a)
 	case "topic":
-		w.topics[a.d.CmdArgs[0].Key] = topicEntry{byte(a.num("id", 0)), int32(a.num("partitions", 1))}
+		name := a.d.CmdArgs[0].Key
+		w.topics[name] = topicEntry{byte(a.num("id", 0)), int32(a.num("partitions", 1))}
 	case "topic-deleted":
 		name := a.d.CmdArgs[0].Key
 		delete(w.topics, name)
@@ -128,7 +130,8 @@ func (w *world) members(a *args) {
 		if i == 0 {
 			for k, to := range names {
 				req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{
-					MemberID: longIDs(fmt.Sprintf("%s#%d", to, first+k)), MemberAssignment: []byte("for-" + to),
+					MemberID:         longIDs(fmt.Sprintf("%s#%d", to, first+k)),
+					MemberAssignment: []byte("for-" + to),
 				})
 			}
 		}
@@ -162,9 +165,10 @@ func (w *world) request(a *args) kmsg.Request {
 		req.Group = a.str("group", "g")
 		for _, tp := range a.list("partitions") {
 			topic, partition := splitPartition(tp)
-			t := kmsg.OffsetDeleteRequestTopic{Topic: topic}
-			t.Partitions = append(t.Partitions, kmsg.OffsetDeleteRequestTopicPartition{Partition: partition})
-			req.Topics = append(req.Topics, t)
+			req.Topics = append(req.Topics, kmsg.OffsetDeleteRequestTopic{
+				Topic:      topic,
+				Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{Partition: partition}},
+			})
 		}
 		return req
 	}
@@ -199,7 +203,8 @@ func (w *world) joinRequest(a *args) *kmsg.JoinGroupRequest {
 		if strings.HasSuffix(name, "!") {
 			name, metadata = name[:len(name)-1], []byte("\x00\x01\x7f\xff\xff\xff")
 		}
-		req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: metadata})
+		req.Protocols = append(req.Protocols,
+			kmsg.JoinGroupRequestProtocol{Name: name, Metadata: metadata})
 	}
 	return req
 }
@@ -274,7 +279,8 @@ func fetchRequest(a *args) *kmsg.OffsetFetchRequest {
 			n, _ := strconv.Atoi(topic)
 			gt.Topic, gt.TopicID = "", topicID(byte(n))
 		}
-		req.Topics = append(req.Topics, kmsg.OffsetFetchRequestTopic{Topic: topic, Partitions: []int32{partition}})
+		req.Topics = append(req.Topics,
+			kmsg.OffsetFetchRequestTopic{Topic: topic, Partitions: []int32{partition}})
 		g.Topics = append(g.Topics, gt)
 	}
 	req.Groups = append(req.Groups, g)

@@ -35,7 +35,8 @@ func show(response any) string {
 		var s []string
 		for _, t := range r.Topics {
 			for _, p := range t.Partitions {
-				s = append(s, fmt.Sprintf("%s-%d %s", topicName(t.Topic, t.TopicID), p.Partition, code(p.ErrorCode)))
+				s = append(s, fmt.Sprintf("%s-%d %s",
+					topicName(t.Topic, t.TopicID), p.Partition, code(p.ErrorCode)))
 			}
 		}
 		return "commit " + strings.Join(s, ", ")
@@ -103,8 +104,9 @@ func showFetch(r *kmsg.OffsetFetchResponse) string {
 			s += " " + code(g.ErrorCode)
 		}
 		for _, t := range g.Topics {
+			name := topicName(t.Topic, t.TopicID)
 			for _, p := range t.Partitions {
-				line(topicName(t.Topic, t.TopicID), p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode)
+				line(name, p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode)
 			}
 		}
 	}
@@ -112,13 +114,15 @@ func showFetch(r *kmsg.OffsetFetchResponse) string {
 }
 
 func showDescribed(g *kmsg.DescribeGroupsResponseGroup) string {
-	s := fmt.Sprintf("%s %s state=%s type=%q protocol=%q", code(g.ErrorCode), g.Group, g.State, g.ProtocolType, g.Protocol)
+	s := fmt.Sprintf("%s %s state=%s type=%q protocol=%q",
+		code(g.ErrorCode), g.Group, g.State, g.ProtocolType, g.Protocol)
 	if g.ErrorMessage != nil {
 		s += fmt.Sprintf(" message=%q", *g.ErrorMessage)
 	}
 	for _, m := range g.Members {
 		s += fmt.Sprintf("\n  %s client=%s host=%s metadata=%d bytes assignment=%q",
-			ref(m.InstanceID, m.MemberID), m.ClientID, m.ClientHost, len(m.ProtocolMetadata), m.MemberAssignment)
+			ref(m.InstanceID, m.MemberID), m.ClientID, m.ClientHost,
+			len(m.ProtocolMetadata), m.MemberAssignment)
 	}
 	return s
 }

@@ -141,9 +141,9 @@ func (w *world) advance(d time.Duration) {
 		w.step(func(fx *shard.Effects) { w.shard.Tick(w.nowMs, fx) })
 		if w.out.Len() > before {
 			text := w.out.String()
-			rest := text[before:]
+			passed := time.Duration(d.Milliseconds()-end+w.nowMs) * time.Millisecond
 			w.out.Reset()
-			w.out.WriteString(text[:before] + fmt.Sprintf("at +%s:\n", time.Duration(d.Milliseconds()-end+w.nowMs)*time.Millisecond) + rest)
+			fmt.Fprintf(&w.out, "%sat +%s:\n%s", text[:before], passed, text[before:])
 		}
 	}
 	w.nowMs = end
