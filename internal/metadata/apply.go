@@ -3,6 +3,7 @@ package metadata
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -231,10 +232,15 @@ func (e *editor) leadersRestarted(r *LeadersRestarted) string {
 	for _, t := range led {
 		t = t.clone(0)
 		for i := range t.Partitions {
-			if p := &t.Partitions[i]; p.Leader == r.Broker {
-				p.LeaderEpoch++
-				p.PartitionEpoch++
+			p := &t.Partitions[i]
+			if p.Leader != r.Broker {
+				continue
 			}
+			if p.LeaderEpoch == math.MaxInt32 || p.PartitionEpoch == math.MaxInt32 {
+				return "an epoch would pass its limit"
+			}
+			p.LeaderEpoch++
+			p.PartitionEpoch++
 		}
 		e.put(t)
 	}
