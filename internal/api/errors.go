@@ -47,7 +47,7 @@ func codeOf(err error) kafka.Code {
 		return kafka.ErrNotEnoughReplicas
 	case errors.As(err, &outOf):
 		return kafka.ErrOffsetOutOfRange
-	case errors.As(err, &corrupt):
+	case errors.As(err, &corrupt), errors.Is(err, record.ErrShort):
 		return kafka.ErrCorruptMessage
 	case errors.As(err, &sequence):
 		return kafka.ErrOutOfOrderSequenceNumber

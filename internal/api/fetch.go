@@ -67,7 +67,8 @@ type fetchReply struct {
 func (h *fetchHandler) handle(_ context.Context, w *wire.Request) wire.Response {
 	var req kmsg.FetchRequest
 	req.Version = w.Version
-	if err := decode(&req, w.Body); err != nil {
+	// Names are kept for longer than the frame: no aliasing here.
+	if err := wire.Decode(func() error { return req.ReadFrom(w.Body) }); err != nil {
 		return badRequest(w, err)
 	}
 	r := &fetchReply{

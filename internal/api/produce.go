@@ -80,7 +80,7 @@ func (h *produceHandler) handle(_ context.Context, w *wire.Request) wire.Respons
 	r.handler, r.wire, r.version = h, w, w.Version
 	r.topics, r.results, r.waitedOn, r.waiting = r.topics[:0], r.results[:0], nil, 0
 	r.req.Version = w.Version
-	if err := decode(&r.req, w.Body); err != nil {
+	if err := wire.Decode(func() error { return r.req.UnsafeReadFrom(w.Body) }); err != nil {
 		return badRequest(w, err)
 	}
 	acks := partition.Acks(r.req.Acks)
@@ -161,7 +161,7 @@ func (r *produceReply) parse(data []byte, topic *config.Topic, acks partition.Ac
 	if len(data) == 0 {
 		return &kafka.Error{Code: kafka.ErrInvalidRecord, Message: "the request has no record batch for this partition"}
 	}
-	limits := produceLimits(topic, now)
+	limits := produceLimits(topic, r.version, now)
 	for len(data) > 0 {
 		b, rest, err := record.Next(data)
 		if err != nil {

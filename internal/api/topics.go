@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/strandline/strandline/internal/config"
@@ -37,7 +38,8 @@ func (s *Services) resolve(name string, id kafka.TopicID, byID bool) (*topicView
 		if byID {
 			return &topicView{}, kafka.ErrUnknownTopicID
 		}
-		return &topicView{name: name}, kafka.ErrUnknownTopicOrPartition
+		// The name may alias a frame that is gone when the answer is written.
+		return &topicView{name: strings.Clone(name)}, kafka.ErrUnknownTopicOrPartition
 	}
 	broker := s.Broker()
 	if v, ok := s.views.views.Load(meta.ID); ok {

@@ -46,17 +46,6 @@ func (r *reply) Encode(w *wire.Writer) error {
 	return nil
 }
 
-// decode reads a request whose strings and records alias the frame.
-func decode(req kmsg.Request, body []byte) error {
-	unsafe, ok := req.(interface{ UnsafeReadFrom([]byte) error })
-	return wire.Decode(func() error {
-		if ok {
-			return unsafe.UnsafeReadFrom(body)
-		}
-		return req.ReadFrom(body)
-	})
-}
-
 // badRequest closes the connection: bytes that cannot be read cannot be
 // answered, since nobody knows where they end.
 func badRequest(w *wire.Request, err error) wire.Response {

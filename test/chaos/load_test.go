@@ -80,7 +80,7 @@ func (l *load) produce(ctx context.Context, id int) {
 	defer l.done.Done()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addr), kgo.DefaultProduceTopic(l.topic),
 		kgo.ProducerLinger(time.Millisecond), kgo.MaxBufferedRecords(500),
-		kgo.MaxProduceRequestsInflightPerBroker(5), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	if err != nil {
 		l.t.Error(err)

@@ -51,7 +51,7 @@ func franz(ctx context.Context, bootstrap string) error {
 	}
 	for i, codec := range codecs {
 		cl, err := kgo.NewClient(kgo.SeedBrokers(bootstrap), kgo.ProducerBatchCompression(codec),
-			kgo.DefaultProduceTopic(topic), kgo.MaxProduceRequestsInflightPerBroker(5))
+			kgo.DefaultProduceTopic(topic))
 		if err != nil {
 			return err
 		}

@@ -37,6 +37,7 @@ public class ClientsCheck {
     bootstrap = args[0];
     Properties p = new Properties();
     p.put("bootstrap.servers", bootstrap);
+    p.put("request.timeout.ms", "15000");
     p.put("default.api.timeout.ms", "20000");
     admin = Admin.create(p);
     try {
