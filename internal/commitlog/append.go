@@ -102,7 +102,7 @@ func (l *Log) appendLocked(bs []record.Batch, cfg *Config, nowMs int64) error {
 		return err
 	}
 	l.noteAppendedLocked(bs, cfg.IndexIntervalBytes)
-	l.commitLocked(bs[0].BaseOffset(), lastOffset+1, data, cfg)
+	l.commitLocked(committed{bs[0].BaseOffset(), lastOffset + 1, data}, cfg, nowMs)
 	return nil
 }
 
@@ -157,8 +157,13 @@ func (l *Log) noteAppendedLocked(bs []record.Batch, indexInterval int64) {
 	}
 	l.logEnd.Store(int64(w.end.nextOffset))
 	w.active.size.Store(w.end.position)
-	if n := len(w.dirty); n == 0 || w.dirty[n-1] != w.active {
-		w.dirty = append(w.dirty, w.active)
+	w.markDirty(w.active)
+}
+
+// markDirty notes that a segment's files have something to sync.
+func (w *writer) markDirty(s *segment) {
+	if n := len(w.dirty); n == 0 || w.dirty[n-1] != s {
+		w.dirty = append(w.dirty, s)
 	}
 }
 
@@ -182,31 +187,61 @@ func (w *writer) noteBatch(b record.Batch, indexInterval int64) {
 	w.end = boundary{w.end.position + size, lastOffset + 1}
 }
 
+// committed is what an append wrote.
+type committed struct {
+	base, end kafka.Offset
+	data      []byte
+}
+
 // commitLocked asks for durability as the topic wants it.
-func (l *Log) commitLocked(base, end kafka.Offset, data []byte, cfg *Config) {
-	w := &l.w
+func (l *Log) commitLocked(c committed, cfg *Config, nowMs int64) {
+	w, base, end := &l.w, c.base, c.end
 	if cfg.FlushMessages > 1 {
 		w.unflushed += int64(end - base)
 		if w.unflushed >= cfg.FlushMessages {
 			l.requestSyncLocked(end)
+		} else if l.unflushedSince.Load() == 0 {
+			l.unflushedSince.Store(nowMs)
+			l.env.relaxed.Store(true)
 		}
 		return
 	}
 	if w.enqueuedEnd < base && l.DurableEnd() < base {
-		// Something below is not durable yet and not in the journal (the topic
-		// did without until now). The journal must not get a gap: sync the
-		// files until it is.
-		l.env.commit.EnqueueSync(l, end)
-		return
+		// Something below is neither durable nor in the journal (the topic did
+		// without until now): its files are synced in the same round.
+		l.requestSyncLocked(base)
 	}
-	w.enqueuedEnd, w.unflushed = end, 0
-	l.env.commit.Enqueue(l, base, end, data)
+	w.enqueuedEnd = end
+	l.env.commit.Enqueue(l, base, end, c.data)
 }
 
 func (l *Log) requestSyncLocked(end kafka.Offset) {
 	l.w.unflushed = 0
+	l.unflushedSince.Store(0)
 	l.env.commit.EnqueueSync(l, end)
 }
+
+// flushIfDue asks for the sync that a topic with flush.messages above 1 wants
+// after flush.ms, and wants after maxUnflushedMs in any case, so that a restart
+// has little to read.
+func (l *Log) flushIfDue(nowMs int64) (waiting bool) {
+	since := l.unflushedSince.Load()
+	if since == 0 {
+		return false
+	}
+	if nowMs-since < min(l.options.Load().Config.FlushMs, maxUnflushedMs) {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.writableLocked() == nil && l.w.unflushed > 0 {
+		l.requestSyncLocked(l.w.end.nextOffset)
+	}
+	return false
+}
+
+// maxUnflushedMs bounds how long an append stays without a sync.
+const maxUnflushedMs = 30_000
 
 // rollQuestion is an append that may need a new segment.
 type rollQuestion struct {

@@ -33,6 +33,9 @@ type DirOptions struct {
 	RecoveryThreads int
 	// Journal are the settings of the commit journal.
 	Journal JournalOptions
+
+	// openJournal replaces the journal in tests.
+	openJournal func(vfs.FS, DirOptions, *env) (commitJournal, error)
 }
 
 func (o *DirOptions) setDefaults() {
@@ -99,14 +102,17 @@ func (d *Dir) open() error {
 	if err := d.freeBallastIfFull(); err != nil {
 		return err
 	}
-	if err := d.fs.MkdirAll(topicsDir); err != nil {
-		return fmt.Errorf("make %s: %w", topicsDir, err)
+	if err := makeDir(d.fs, topicsDir); err != nil {
+		return err
 	}
 	d.env = &env{
 		fs: d.fs, events: d.options.Events, checkpoint: d.writeCheckpoint, doom: d.doom,
 		wake: make(chan struct{}, 1),
 	}
-	if d.journal, err = openJournal(d.fs, d.options.Journal, d.env); err != nil {
+	if d.options.openJournal == nil {
+		d.options.openJournal = openJournal
+	}
+	if d.journal, err = d.options.openJournal(d.fs, d.options, d.env); err != nil {
 		return fmt.Errorf("open journal: %w", err)
 	}
 	d.env.commit = d.journal
@@ -187,7 +193,7 @@ func (d *Dir) Delete(id kafka.TopicIDPartition) error {
 // nothing reads it but a person.
 func (d *Dir) Quarantine(id kafka.TopicIDPartition) error {
 	return d.drop(id, func(l *Log) error {
-		if err := d.fs.MkdirAll(quarantineDir); err != nil {
+		if err := makeDir(d.fs, quarantineDir); err != nil {
 			return err
 		}
 		to := quarantineDir + "/" + logDirName(id)
@@ -250,17 +256,36 @@ func (d *Dir) Run(ctx context.Context) error {
 func (d *Dir) maintain(ctx context.Context) error {
 	ticker := time.NewTicker(d.options.CheckpointInterval)
 	defer ticker.Stop()
+	flush := time.NewTicker(flushCheckInterval)
+	defer flush.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-d.env.wake:
 			d.env.reportFailures()
+		case now := <-flush.C:
+			d.flushDue(now)
 		case <-ticker.C:
 			if err := d.checkpointIfChanged(); err != nil {
 				d.options.Events.Problem("write checkpoint", err)
 			}
 			d.restoreBallast()
+		}
+	}
+}
+
+// flushCheckInterval is how exactly flush.ms is kept.
+const flushCheckInterval = 250 * time.Millisecond
+
+// flushDue asks for the syncs that relaxed topics are due.
+func (d *Dir) flushDue(now time.Time) {
+	if !d.env.relaxed.Swap(false) {
+		return
+	}
+	for _, l := range d.snapshotLogs() {
+		if l.flushIfDue(now.UnixMilli()) {
+			d.env.relaxed.Store(true)
 		}
 	}
 }

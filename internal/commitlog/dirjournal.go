@@ -37,7 +37,7 @@ type fileSyncs struct {
 	wake chan struct{}
 }
 
-func openJournal(vfs.FS, JournalOptions, *env) (commitJournal, error) {
+func openJournal(vfs.FS, DirOptions, *env) (commitJournal, error) {
 	return &fileSyncs{ends: map[*Log]kafka.Offset{}, wake: make(chan struct{}, 1)}, nil
 }
 

@@ -64,7 +64,10 @@ func (d *Dir) recoverLogs(c *checkpoint, lost bool) error {
 func (d *Dir) recoverOne(id kafka.TopicIDPartition, r recovery) error {
 	l, err := recoverLog(d.env, id, r)
 	if err != nil {
-		return fmt.Errorf("recover log %s: %w", id, err)
+		// The other logs are none the worse: this one goes offline alone.
+		l = newLog(d.env, id)
+		l.w.hasDir = true
+		l.Failed(fmt.Errorf("recover: %w", err))
 	}
 	d.mu.Lock()
 	d.logs[id] = l
@@ -95,6 +98,7 @@ func (d *Dir) finishRecovery() error {
 	g.SetLimit(2 * d.options.RecoveryThreads)
 	for _, l := range d.snapshotLogs() {
 		l.checkShortfall()
+		l.clampStart()
 		if len(l.w.dirty) == 0 {
 			continue
 		}

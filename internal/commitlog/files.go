@@ -65,3 +65,14 @@ func replaceFile(fsys vfs.FS, name string, data []byte, durable bool) error {
 	}
 	return fsys.SyncDir(path.Dir(name))
 }
+
+// makeDir makes a directory below the root, durably, unless it is there.
+func makeDir(fsys vfs.FS, name string) error {
+	if _, err := fsys.Stat(name); err == nil {
+		return nil
+	}
+	if err := fsys.MkdirAll(name); err != nil {
+		return fmt.Errorf("make %s: %w", name, err)
+	}
+	return fsys.SyncDir(".")
+}

@@ -29,6 +29,8 @@ type env struct {
 	doom func([]*segment)
 	// changed tells that some log's checkpoint has moved.
 	changed atomic.Bool
+	// relaxed tells that some log has an append that nobody asked to sync.
+	relaxed atomic.Bool
 
 	failuresMu sync.Mutex
 	failures   []failedLog
@@ -82,6 +84,9 @@ type Log struct {
 	options    atomic.Pointer[Options]
 	failure    atomic.Pointer[failure]
 	broken     atomic.Bool // Failed, and not yet reported.
+	// unflushedSince is when the oldest append that nobody asked to sync was
+	// made, in milliseconds; zero if there is none.
+	unflushedSince atomic.Int64
 	// corruption is damage found below the checkpoint: no appends.
 	corruption atomic.Pointer[CorruptionError]
 
@@ -191,6 +196,7 @@ func (l *Log) Err() error {
 
 // Durable implements journal.Log: everything below end is on disk.
 func (l *Log) Durable(end kafka.Offset) {
+	end = min(end, l.LogEndOffset()) // A round may overlap a truncation.
 	for {
 		old := l.durableEnd.Load()
 		if int64(end) <= old || l.durableEnd.CompareAndSwap(old, int64(end)) {

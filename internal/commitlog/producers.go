@@ -20,6 +20,8 @@ import (
 type producers struct {
 	table     *producerstate.Table
 	snapshots []kafka.Offset // On disk, rising.
+	unsynced  []kafka.Offset // Those that a sync of files must include.
+	usable    kafka.Offset   // The newest that was written or read.
 	nowMs     int64          // The broker's clock at the current append or scan.
 }
 
@@ -146,10 +148,10 @@ func (l *Log) expireProducersLocked(now time.Time) {
 	}
 }
 
-// snapshot writes the state as of offset. It is not synced: a torn one fails its
-// checksum, and then an older one and more of the log do.
+// snapshot writes the state as of offset. The next sync of files includes it; a
+// torn one fails its checksum, and then an older one and more of the log do.
 func (p *producers) snapshot(l *Log, offset kafka.Offset) error {
-	if n := len(p.snapshots); n > 0 && p.snapshots[n-1] == offset {
+	if p.usable == offset && offset > 0 {
 		return nil
 	}
 	table := p.table
@@ -160,7 +162,29 @@ func (p *producers) snapshot(l *Log, offset kafka.Offset) error {
 	if err := replaceFile(l.env.fs, name, table.Encode(nil), false); err != nil {
 		return err
 	}
-	p.snapshots = append(p.snapshots, offset)
+	if n := len(p.snapshots); n == 0 || p.snapshots[n-1] != offset {
+		p.snapshots = append(p.snapshots, offset)
+	}
+	p.unsynced = append(p.unsynced, offset)
+	p.usable = offset
+	return nil
+}
+
+// syncSnapshots makes snapshots durable; one that is gone needs it no more.
+func (l *Log) syncSnapshots(offsets []kafka.Offset) error {
+	for _, offset := range offsets {
+		name := fileName(l.dir, offset, snapshotSuffix)
+		f, err := l.env.fs.Open(name, vfs.ReadWrite)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			err = errors.Join(f.Sync(), f.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("sync %s: %w", name, err)
+		}
+	}
 	return nil
 }
 
@@ -168,11 +192,11 @@ func (p *producers) snapshot(l *Log, offset kafka.Offset) error {
 // newest usable snapshot, and the batch headers after it.
 func (p *producers) restore(l *Log, i int, at boundary) error {
 	p.nowMs = time.Now().UnixMilli()
-	p.table = nil
+	p.table, p.usable = nil, 0
 	if c := l.w.synced; c.flags&entryNoProducers != 0 && c.recoveryPoint == at.nextOffset {
 		return nil
 	}
-	from := l.LogStartOffset()
+	segments, from := *l.segments.Load(), kafka.Offset(0)
 	for n := len(p.snapshots) - 1; n >= 0; n-- {
 		if p.snapshots[n] > at.nextOffset {
 			continue
@@ -180,11 +204,11 @@ func (p *producers) restore(l *Log, i int, at boundary) error {
 		table, err := p.load(l, p.snapshots[n])
 		if err == nil {
 			p.table, from = table, p.snapshots[n]
+			p.usable = from
 			break
 		}
 		l.env.events.Problem("producer snapshot is unusable, reading more of the log instead", err)
 	}
-	segments := *l.segments.Load()
 	for ; i > 0 && segments[i].baseOffset > from; i-- {
 		continue
 	}
@@ -222,12 +246,12 @@ func (p *producers) replay(s *segment, from kafka.Offset, limit int64, interval 
 	}
 	var position int64
 	if from > s.baseOffset {
-		if err := s.readyIndexes(f, interval); err != nil {
+		q := segmentRead{segment: s, file: f, end: boundary{limit, kafka.NoOffset}, interval: interval}
+		hit, err := q.lookUp(func() (indexHit, error) { return s.indexedBefore(from - 1) })
+		if err != nil {
 			return err
 		}
-		if position, err = s.indexedBefore(from - 1); err != nil {
-			return err
-		}
+		position = hit.position
 	}
 	w := newHeaderWalk(f, position, limit)
 	defer w.close()

@@ -3,11 +3,9 @@ package commitlog
 import (
 	"errors"
 	"io"
-	"io/fs"
 	"sort"
 
 	"github.com/strandline/strandline/internal/kafka"
-	"github.com/strandline/strandline/internal/record"
 	"github.com/strandline/strandline/internal/vfs"
 )
 
@@ -157,14 +155,11 @@ func (q *segmentRead) locate(offset kafka.Offset) (boundary, error) {
 	if b, ok := s.recall(offset); ok {
 		return b, nil
 	}
-	if err := s.readyIndexes(q.file, q.interval); err != nil {
-		return boundary{}, err
-	}
-	position, err := s.indexedBefore(offset)
+	hit, err := q.lookUp(func() (indexHit, error) { return s.indexedBefore(offset) })
 	if err != nil {
 		return boundary{}, err
 	}
-	return q.walk(boundary{position, kafka.NoOffset}, func(h batchHeader) bool {
+	return q.walk(boundary{hit.position, kafka.NoOffset}, func(h batchHeader) bool {
 		return h.lastOffset < offset
 	})
 }
@@ -180,20 +175,48 @@ func (q *segmentRead) stop(start, bound boundary) (boundary, error) {
 			return b, nil
 		}
 	}
-	if err := q.segment.readyIndexes(q.file, q.interval); err != nil {
-		return boundary{}, err
-	}
-	position, err := q.segment.indexedBelow(limit)
+	hit, err := q.lookUp(func() (indexHit, error) { return q.segment.indexedBelow(limit) })
 	if err != nil {
 		return boundary{}, err
 	}
 	from := start
-	if position > start.position {
-		from = boundary{position, kafka.NoOffset}
+	if hit.position > start.position {
+		from = boundary{hit.position, kafka.NoOffset}
 	}
 	return q.walk(from, func(h batchHeader) bool {
 		return h.end().position <= limit || q.minOneBatch && h.position == start.position
 	})
+}
+
+// lookUp asks the offset index and makes sure that it tells the truth: the batch
+// it names must be there. An index that lies is made anew; that of the active
+// segment is not, and the walk starts at the beginning.
+func (q *segmentRead) lookUp(ask func() (indexHit, error)) (indexHit, error) {
+	s := q.segment
+	for attempt := 0; ; attempt++ {
+		if err := s.readyIndexes(q.file, q.interval); err != nil {
+			return indexHit{}, err
+		}
+		hit, err := ask()
+		if err != nil || hit.lastOffset == kafka.NoOffset {
+			return hit, err
+		}
+		w := newHeaderWalk(q.file, hit.position, q.end.position)
+		h, err := w.next()
+		w.close()
+		if err == nil && hit.matches(h) {
+			return hit, nil
+		}
+		if err != nil && !errors.Is(err, errBadHeader) && !errors.Is(err, io.EOF) {
+			return hit, err
+		}
+		if attempt > 0 || q.ring != nil {
+			return indexHit{0, kafka.NoOffset}, nil
+		}
+		if err := s.rebuildIndexes(q.file, q.interval); err != nil {
+			return hit, err
+		}
+	}
 }
 
 // walk goes over batches from b on while keep holds, and returns the boundary
@@ -208,7 +231,7 @@ func (q *segmentRead) walk(b boundary, keep func(batchHeader) bool) (boundary, e
 		case errors.Is(err, io.EOF):
 			return q.end, nil
 		case errors.Is(err, errBadHeader):
-			return b, q.corrupt(b.position, "no record batch where one should be")
+			return b, q.corrupt(w.position, "no record batch where one should be")
 		case err != nil:
 			return b, err
 		case !keep(h):
@@ -232,34 +255,26 @@ func (q *segmentRead) verify(start, stop boundary) (boundary, error) {
 	if start.position >= s.trustedFrom.Load() || s.verified.contains(start.position, stop.position) {
 		return stop, nil
 	}
-	buf := make([]byte, stop.position-start.position)
-	if _, err := q.file.ReadAt(buf, start.position); err != nil {
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return start, q.corrupt(start.position, "file is shorter than it was")
-		}
-		return start, err
-	}
+	scan := newBatchScan(q.file, start.position, stop.position)
+	defer scan.close()
 	good := start
-	for rest := buf; len(rest) > 0; {
-		b, next, err := record.Next(rest)
-		if err == nil {
-			err = b.CheckCRC()
+	for good.position < stop.position {
+		b, err := scan.next()
+		if err == nil && good != start && b.BaseOffset() < good.nextOffset {
+			err = &tornError{"offsets do not rise"}
 		}
-		if err == nil && b.BaseOffset() < good.nextOffset && good != start {
-			err = errors.New("offsets do not rise")
+		var torn *tornError
+		switch {
+		case err == nil:
+			good = boundary{good.position + int64(b.Size()), b.LastOffset() + 1}
+			continue
+		case !errors.As(err, &torn):
+			return start, err
+		case good == start:
+			return start, q.corrupt(start.position, torn.reason)
 		}
-		if err != nil {
-			if good == start {
-				return start, q.corrupt(start.position, err.Error())
-			}
-			break
-		}
-		good = boundary{good.position + int64(b.Size()), b.LastOffset() + 1}
-		rest = next
+		break // The good ones first; the next read finds the bad one.
 	}
 	s.verified.add(start.position, good.position)
 	return good, nil
 }
-
-// isMissing tells that a file is gone.
-func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -82,6 +82,13 @@ func recoverLog(e *env, id kafka.TopicIDPartition, r recovery) (*Log, error) {
 	if err := l.takeSegments(files.segments, r); err != nil {
 		return nil, err
 	}
+	if segments := *l.segments.Load(); len(segments) > 0 {
+		first := segments[0].baseOffset
+		err := l.w.producers.forgetSnapshots(l, func(o kafka.Offset) bool { return o < first })
+		if err != nil {
+			return nil, err
+		}
+	}
 	if err := l.recoverTail(r); err != nil {
 		return nil, err
 	}
@@ -128,7 +135,8 @@ func (l *Log) recoverTail(r recovery) error {
 		return nil
 	}
 	i, at := l.scanStart(segments)
-	known := at.nextOffset == l.w.synced.recoveryPoint && l.w.synced.segmentBase != kafka.NoOffset
+	c := l.w.synced
+	known := at.nextOffset == c.recoveryPoint && segments[i].baseOffset == c.segmentBase
 	if known && !r.clean {
 		corrupt, err := l.checkLastBatch(segments[i])
 		if err != nil {
@@ -240,6 +248,7 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 	l.logEnd.Store(int64(l.w.end.nextOffset))
 	l.w.newFiles = true
 	l.publish(segments, newTailRing(l.w.active, l.w.end))
+	report.LogEndOffset = l.LogEndOffset()
 	l.env.events.Recovered(report)
 	return nil
 }
@@ -250,7 +259,8 @@ func (l *Log) nextSegmentLocked(s *segment) error {
 	old := w.active
 	old.maybeAppendTimeEntry(w.largest)
 	if err := old.flushIndexes(); err != nil {
-		return err
+		// A full disk, perhaps: they stay in memory, or are made again.
+		l.env.events.Problem("write recovered index", err)
 	}
 	largest := w.largest
 	old.largest.Store(&largest)
@@ -336,11 +346,13 @@ func (l *Log) restoreLocked(i int, at boundary) error {
 		return err
 	}
 	interval := l.options.Load().Config.IndexIntervalBytes
+	s.indexMu.Lock()
 	tail, err := s.restoreIndexes(f, at, interval)
+	s.indexed.Store(err == nil)
+	s.indexMu.Unlock()
 	if err != nil {
 		return err
 	}
-	s.indexed.Store(true)
 	if err := l.loadEpochsLocked(); err != nil {
 		return err
 	}
@@ -358,6 +370,7 @@ func (l *Log) restoreLocked(i int, at boundary) error {
 		}
 	}
 	s.trustedFrom.Store(at.position)
+	s.largest.Store(nil)
 	l.ring.Store(newTailRing(s, at))
 	return nil
 }

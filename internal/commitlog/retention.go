@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,35 +37,36 @@ func (l *Log) DeleteRecords(to kafka.Offset) error {
 
 // ApplyRetention deletes segments that retention.ms or retention.bytes no
 // longer keep, oldest first, but none with records at or above the high
-// watermark. It returns how many. The files go away with the next checkpoint,
-// which first makes sure that the log is never again taken to begin with them.
-func (l *Log) ApplyRetention(now time.Time, highWatermark kafka.Offset) (int, error) {
+// watermark; it also forgets producers that have been silent for too long. The
+// files go away with the next checkpoint, which first makes sure that the log is
+// never again taken to begin with them.
+func (l *Log) ApplyRetention(now time.Time, highWatermark kafka.Offset) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.writableLocked() != nil {
-		return 0, nil
+		return nil
 	}
 	l.expireProducersLocked(now)
 	cfg := &l.options.Load().Config
 	if !cfg.Delete {
-		return 0, nil
+		return nil
 	}
 	n, err := l.countExpiredLocked(cfg, now.UnixMilli(), highWatermark)
 	if err != nil || n == 0 {
-		return 0, err
+		return err
 	}
 	segments := *l.segments.Load()
 	start := l.LogEndOffset()
 	if n < len(segments) {
 		start = segments[n].baseOffset
 	} else if err := l.rollForRetentionLocked(); err != nil {
-		return 0, err
+		return err
 	}
 	if err := l.advanceLogStartLocked(max(start, l.LogStartOffset())); err != nil {
-		return 0, err
+		return err
 	}
 	l.env.events.Deleted(l.id, n, start)
-	return n, nil
+	return nil
 }
 
 func (l *Log) rollForRetentionLocked() error {
@@ -128,7 +130,6 @@ func (l *Log) advanceLogStartLocked(to kafka.Offset) error {
 	}
 	l.logStart.Store(int64(to))
 	l.w.synced.logStart = to
-	l.w.synced.recoveryPoint = max(l.w.synced.recoveryPoint, min(to, l.DurableEnd()))
 	l.env.changed.Store(true)
 	if l.w.epochsLoaded {
 		if h := l.w.epochs.truncateStart(to); len(h) != len(l.w.epochs) {
@@ -137,6 +138,13 @@ func (l *Log) advanceLogStartLocked(to kafka.Offset) error {
 	}
 	if n == 0 {
 		return nil
+	}
+	if len(l.w.producers.unsynced) > 0 {
+		// The snapshots are all that is left of the producers in there.
+		if err := errors.Join(l.syncSnapshots(l.w.producers.unsynced), l.env.fs.SyncDir(l.dir)); err != nil {
+			return err
+		}
+		l.w.producers.unsynced = nil
 	}
 	deleted, kept := segments[:n], slices.Clone(segments[n:])
 	for _, s := range deleted {

@@ -47,6 +47,7 @@ func (l *Log) createFirstLocked() error {
 func (l *Log) createSegment(base kafka.Offset) (*segment, error) {
 	s := newSegment(l.env.fs, l.dir, base)
 	s.trustedFrom.Store(0)
+	s.dropIndexes()
 	if _, err := s.open(vfs.ReadWrite | vfs.Create | vfs.Truncate); err != nil {
 		return nil, err
 	}
@@ -86,18 +87,26 @@ func (l *Log) rollLocked(base kafka.Offset) error {
 	if err != nil {
 		return err
 	}
+	if w.newFiles {
+		// A crash must not keep the new file's name and lose the old one's.
+		if err := l.env.fs.SyncDir(l.dir); err != nil {
+			l.env.failLater(l, err)
+			return err
+		}
+	}
 	s, err := l.createSegment(base)
 	if err != nil {
 		return err
 	}
 	largest := w.largest
 	old.largest.Store(&largest)
+	w.markDirty(old)
 	l.startSegmentLocked(s)
 	l.publish(append(slices.Clone(*l.segments.Load()), s), newTailRing(s, w.end))
 	if l.options.Load().Config.FlushMessages > 1 {
 		l.requestSyncLocked(base)
 	}
-	return nil
+	return l.pruneSnapshotsLocked()
 }
 
 // Roll seals the active segment, unless it is empty, and starts a new one.
@@ -130,7 +139,11 @@ func (l *Log) loadEpochsLocked() error {
 	}
 	history, err := loadEpochs(l.env.fs, l.dir)
 	if err != nil {
-		return fmt.Errorf("leader epochs of %s: %w", l.id, err)
+		l.env.events.Problem("leader epochs are unreadable, reading the log instead", err)
+		if history, err = l.collectEpochs(); err != nil {
+			return fmt.Errorf("leader epochs of %s: %w", l.id, err)
+		}
+		l.w.epochsDirty = true
 	}
 	l.w.epochs, l.w.epochsLoaded = history, true
 	if c := l.w.synced; c.epochStart != kafka.NoOffset {
@@ -149,4 +162,38 @@ func (l *Log) writeEpochsLocked() error {
 	}
 	l.w.epochsDirty = false
 	return nil
+}
+
+// collectEpochs makes the leader epoch history from all batch headers.
+func (l *Log) collectEpochs() (epochHistory, error) {
+	var h epochHistory
+	for _, s := range *l.segments.Load() {
+		f, err := s.open(vfs.ReadOnly)
+		if err != nil {
+			return nil, err
+		}
+		w := newHeaderWalk(f, 0, s.size.Load())
+		for {
+			b, err := w.next()
+			if err != nil {
+				break // The end, or damage that a read will report.
+			}
+			h, _ = h.assign(b.leaderEpoch, b.baseOffset)
+		}
+		w.close()
+	}
+	return h, nil
+}
+
+// pruneSnapshotsLocked removes snapshots that are neither at the start of a
+// segment nor the newest: those of earlier clean stops.
+func (l *Log) pruneSnapshotsLocked() error {
+	segments, p := *l.segments.Load(), &l.w.producers
+	newest := kafka.NoOffset
+	if n := len(p.snapshots); n > 0 {
+		newest = p.snapshots[n-1]
+	}
+	return p.forgetSnapshots(l, func(o kafka.Offset) bool {
+		return o != newest && segmentNumber(segments, o) < 0
+	})
 }

@@ -104,7 +104,10 @@ func (s *batchScan) fill() error {
 		copy((*s.buf)[:cap(*s.buf)], s.rest)
 	}
 	b := (*s.buf)[:want]
-	if _, err := s.f.ReadAt(b[have:], s.position+int64(have)); err != nil && !errors.Is(err, io.EOF) {
+	if n, err := s.f.ReadAt(b[have:], s.position+int64(have)); n < len(b)-have {
+		if errors.Is(err, io.EOF) {
+			return &tornError{"the file is shorter than it was"}
+		}
 		return fmt.Errorf("read at position %d: %w", s.position, err)
 	}
 	s.rest = b

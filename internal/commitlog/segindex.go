@@ -32,11 +32,29 @@ func (s *segment) readyIndexes(f vfs.File, interval int64) error {
 		return err
 	}
 	s.largest.CompareAndSwap(nil, &t.largest)
+	s.maybeAppendTimeEntry(t.largest)
 	if s.offsets.state.Load().n.Load() > 0 {
 		_ = s.flushIndexes() // It was rebuilt; not written, it is rebuilt again.
 	}
 	s.indexed.Store(true)
 	return nil
+}
+
+// rebuildIndexes makes both indexes of a sealed segment anew.
+func (s *segment) rebuildIndexes(f vfs.File, interval int64) error {
+	s.indexMu.Lock()
+	defer s.indexMu.Unlock()
+	s.offsets.keep(0, math.MaxInt)
+	s.times.keep(0, math.MaxInt)
+	if err := s.flushIndexes(); err != nil { // Cuts the files, which would be loaded.
+		return err
+	}
+	t, err := s.restoreIndexes(f, boundary{s.size.Load(), kafka.NoOffset}, interval)
+	if err != nil {
+		return err
+	}
+	s.maybeAppendTimeEntry(t.largest)
+	return s.flushIndexes()
 }
 
 // tailState is what a walk over the end of a segment finds out.
@@ -48,6 +66,8 @@ type tailState struct {
 
 // restoreIndexes loads both indexes, keeps what is below at, and completes them
 // up to there.
+//
+// The caller holds indexMu.
 func (s *segment) restoreIndexes(f vfs.File, at boundary, interval int64) (tailState, error) {
 	position, largest, err := s.loadIndexes(at)
 	if err != nil {

@@ -185,33 +185,42 @@ func (s *segment) parseTimeEntry(e []byte) timestampOffset {
 	}
 }
 
-// indexedBefore returns a batch's position to scan from to find offset: that of
-// the last indexed batch whose last offset is below it, or of the first batch.
-func (s *segment) indexedBefore(offset kafka.Offset) (int64, error) {
-	st := s.offsets.state.Load()
-	n, err := s.offsets.search(s.path(indexSuffix), st, func(e []byte) bool {
+// indexHit is an entry of the offset index, or the segment's beginning.
+type indexHit struct {
+	position   int64
+	lastOffset kafka.Offset // Of the batch at position; NoOffset at the beginning.
+}
+
+// matches tells whether the batch at the hit is the one that was indexed.
+func (i indexHit) matches(h batchHeader) bool {
+	return i.lastOffset == kafka.NoOffset || i.lastOffset == h.lastOffset
+}
+
+// indexedBefore returns where to walk from to find offset: the last indexed
+// batch whose last offset is at or below it.
+func (s *segment) indexedBefore(offset kafka.Offset) (indexHit, error) {
+	return s.lastIndexed(func(e []byte) bool {
 		lastOffset, _ := s.parseOffsetEntry(e)
 		return lastOffset <= offset
 	})
-	if err != nil || n == 0 {
-		return 0, err
-	}
-	_, position, err := s.offsetEntry(st, n-1)
-	return position, err
 }
 
-// indexedBelow returns the last indexed position at or below limit.
-func (s *segment) indexedBelow(limit int64) (int64, error) {
-	st := s.offsets.state.Load()
-	n, err := s.offsets.search(s.path(indexSuffix), st, func(e []byte) bool {
+// indexedBelow returns the last indexed batch at or below a position.
+func (s *segment) indexedBelow(limit int64) (indexHit, error) {
+	return s.lastIndexed(func(e []byte) bool {
 		_, position := s.parseOffsetEntry(e)
 		return position <= limit
 	})
+}
+
+func (s *segment) lastIndexed(in func(entry []byte) bool) (indexHit, error) {
+	st := s.offsets.state.Load()
+	n, err := s.offsets.search(s.path(indexSuffix), st, in)
 	if err != nil || n == 0 {
-		return 0, err
+		return indexHit{0, kafka.NoOffset}, err
 	}
-	_, position, err := s.offsetEntry(st, n-1)
-	return position, err
+	lastOffset, position, err := s.offsetEntry(st, n-1)
+	return indexHit{position, lastOffset}, err
 }
 
 // remember notes where a read stopped.

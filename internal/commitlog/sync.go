@@ -22,11 +22,26 @@ func (l *Log) SyncFiles() error {
 	}
 	dirty := l.takeDirtyLocked()
 	newFiles, active := l.w.newFiles, l.w.active
-	l.w.newFiles = false
+	snapshots := l.w.producers.unsynced
+	l.w.newFiles, l.w.producers.unsynced = false, nil
 	point, truncations := l.pointLocked(), l.w.truncations
+	// The checkpoint has the latest epoch only: the file has those before.
+	var epochs []byte
+	if l.w.epochsDirty && len(l.w.epochs) > 1 && l.w.hasDir {
+		epochs, l.w.epochsDirty = l.w.epochs.encode(), false
+	}
 	l.mu.Unlock()
 
-	err := l.syncSegments(dirty, active, newFiles)
+	err := l.syncSegments(dirty, active)
+	if err == nil {
+		err = l.syncSnapshots(snapshots)
+	}
+	if err == nil && epochs != nil {
+		err = replaceFile(l.env.fs, l.dir+"/"+epochName, epochs, true)
+	}
+	if err == nil && (newFiles || len(snapshots) > 0) {
+		err = l.syncDirs()
+	}
 	if err != nil {
 		l.Failed(err)
 		return l.Err()
@@ -55,16 +70,13 @@ func (l *Log) takeDirtyLocked() []*segment {
 }
 
 // syncSegments syncs and releases them.
-func (l *Log) syncSegments(dirty []*segment, active *segment, newFiles bool) error {
+func (l *Log) syncSegments(dirty []*segment, active *segment) error {
 	var first error
 	for _, s := range dirty {
 		if first == nil {
 			first = s.sync(s != active)
 		}
 		s.release()
-	}
-	if first == nil && newFiles {
-		first = l.syncDirs()
 	}
 	return first
 }

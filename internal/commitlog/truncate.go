@@ -53,6 +53,17 @@ func (l *Log) truncate(offset kafka.Offset) error {
 	if err := l.lowerCheckpoint(offset); err != nil {
 		return err
 	}
+	start := l.LogStartOffset()
+	if err := l.cut(offset); err != nil {
+		return err
+	}
+	if l.LogStartOffset() != start {
+		return l.env.checkpoint() // Or records appended next would lie below it.
+	}
+	return nil
+}
+
+func (l *Log) cut(offset kafka.Offset) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.w.truncations++
@@ -139,6 +150,7 @@ func (l *Log) resumeAt(kept []*segment, at boundary) error {
 	s := kept[len(kept)-1]
 	trusted := s.trustedFrom.Load()
 	l.logEnd.Store(int64(at.nextOffset))
+	l.clampStart()
 	l.durableEnd.Store(min(l.durableEnd.Load(), int64(at.nextOffset)))
 	l.w.enqueuedEnd = min(l.w.enqueuedEnd, at.nextOffset)
 	l.segments.Store(&kept)
@@ -175,4 +187,14 @@ func (l *Log) boundaryBefore(segments []*segment, i int, offset kafka.Offset) (b
 	}
 	b.nextOffset = min(b.nextOffset, max(offset, s.baseOffset))
 	return b, err
+}
+
+// clampStart keeps the log start at or below the log's end: a batch that
+// reached across the start may be cut off as a whole.
+func (l *Log) clampStart() {
+	if end := l.LogEndOffset(); end < l.LogStartOffset() {
+		l.logStart.Store(int64(end))
+		l.w.synced.logStart = end
+		l.env.changed.Store(true)
+	}
 }

@@ -1,0 +1,117 @@
+package commitlog
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
+)
+
+// JournalModel is a commit journal in memory whose rounds the test runs. It
+// survives the crash of a disk as a journal file would.
+type JournalModel struct {
+	durable []journalEntry
+	pending []modelEntry
+}
+
+type modelEntry struct {
+	journalEntry
+	log  *Log
+	sync bool
+}
+
+// Use makes a data directory commit through the model.
+func (j *JournalModel) Use(o *DirOptions) {
+	o.openJournal = func(vfs.FS, DirOptions, *env) (commitJournal, error) { return j, nil }
+}
+
+func (j *JournalModel) Enqueue(l *Log, base, end kafka.Offset, data []byte) {
+	j.pending = append(j.pending, modelEntry{
+		journalEntry: journalEntry{ID: l.id, Base: base, End: end, Data: append([]byte(nil), data...)}, log: l,
+	})
+}
+
+func (j *JournalModel) EnqueueSync(l *Log, end kafka.Offset) {
+	j.pending = append(j.pending, modelEntry{journalEntry: journalEntry{End: end}, log: l, sync: true})
+}
+
+// Round commits what is pending: by syncing files, or by journaling.
+func (j *JournalModel) Round(files bool) error {
+	for _, e := range j.pending {
+		if files || e.sync {
+			if err := e.log.SyncFiles(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, e := range j.pending {
+		if !files && !e.sync {
+			j.durable = append(j.durable, e.journalEntry)
+		}
+	}
+	done := j.pending
+	j.pending = nil
+	for _, e := range done {
+		e.log.Durable(e.End)
+	}
+	return nil
+}
+
+func (j *JournalModel) Truncate(l *Log, to kafka.Offset) error {
+	if err := j.Round(false); err != nil {
+		return err
+	}
+	j.durable = append(j.durable, journalEntry{Truncate: true, ID: l.id, Base: to, End: to})
+	return nil
+}
+
+func (j *JournalModel) Forget(l *Log) {}
+
+// Recycle empties the journal after syncing the files of a log's entries.
+func (j *JournalModel) Recycle(d *Dir) error {
+	for _, l := range d.snapshotLogs() {
+		if err := l.SyncFiles(); err != nil {
+			return err
+		}
+	}
+	j.durable = nil
+	return nil
+}
+
+// Crash forgets what was pending, except for a prefix that happened to reach
+// the disk.
+func (j *JournalModel) Crash(rnd *rand.Rand) {
+	n := 0
+	for n < len(j.pending) && rnd.IntN(2) == 0 {
+		if !j.pending[n].sync {
+			j.durable = append(j.durable, j.pending[n].journalEntry)
+		}
+		n++
+	}
+	j.pending = nil
+}
+
+func (j *JournalModel) Replay(fn func(journalEntry) error) error {
+	for _, e := range j.durable {
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *JournalModel) Reset() error {
+	j.durable = nil
+	return nil
+}
+
+func (j *JournalModel) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (j *JournalModel) Close() error { return nil }
+
+// Checkpoint writes the checkpoint now.
+func (d *Dir) Checkpoint() error { return d.writeCheckpoint() }
