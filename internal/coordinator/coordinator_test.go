@@ -389,6 +389,52 @@ func TestManyRecordsMakeSeveralBatches(t *testing.T) {
 	})
 }
 
+func TestRecordTooLarge(t *testing.T) {
+	inBubble(t, func(o *coordinator.Options[*register]) {
+		o.MaxBatchBytes = 1000
+		o.CodeOf = func(err error) kafka.Code { return codeOf(t, err) }
+	}, func(b *bench) {
+		if err := b.Do(3, func(_ *register, _ int64, fx *shard.Effects) {
+			set(fx, "small", "x")
+			set(fx, "large", strings.Repeat("x", 1000))
+			fx.Reply(letter{&b.box, "a"}, "done")
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.expect("a: UNKNOWN_SERVER_ERROR")
+		// Nothing of it is left behind.
+		b.mustPut("b", "k", "1")
+		b.p.commit()
+		b.expect("b: 1")
+		if diff := cmp.Diff(map[string]string{"k": "1"}, b.values()); diff != "" {
+			t.Error(diff)
+		}
+		if b.p.end != 1 {
+			t.Errorf("log ends at %d", b.p.end)
+		}
+	})
+}
+
+// TestCodesOfFailedAppends: what a produce would be told becomes what a
+// coordinator's client understands.
+func TestCodesOfFailedAppends(t *testing.T) {
+	for code, want := range map[kafka.Code]kafka.Code{
+		kafka.ErrNotEnoughReplicas:       kafka.ErrCoordinatorNotAvailable,
+		kafka.ErrNotLeaderOrFollower:     kafka.ErrNotCoordinator,
+		kafka.ErrKafkaStorageError:       kafka.ErrNotCoordinator,
+		kafka.ErrRecordListTooLarge:      kafka.ErrUnknownServerError,
+		kafka.ErrCoordinatorNotAvailable: kafka.ErrCoordinatorNotAvailable,
+	} {
+		inBubble(t, func(o *coordinator.Options[*register]) {
+			o.CodeOf = func(error) kafka.Code { return code }
+		}, func(b *bench) {
+			b.p.set(func(p *fakePartition) { p.appendErr = errDiskFull })
+			b.mustPut("a", "k", "1")
+			b.expect("a: " + want.String())
+		})
+	}
+}
+
 func TestPartitionOf(t *testing.T) {
 	// Expected: what Java computes for abs(id.hashCode()) % 50.
 	got := map[string]int32{}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/strandline/strandline/internal/coordinator/shard"
 	"github.com/strandline/strandline/internal/kafka"
-	"github.com/strandline/strandline/internal/record"
 )
 
 // phase is where a host is in its life; it only goes up.
@@ -183,10 +182,26 @@ func (h *host[M]) applyLocked(now time.Time, replies []shard.Reply) []shard.Repl
 // into refusals. They have nothing to wait for.
 func (h *host[M]) rejectLocked(now time.Time, err error) []shard.Reply {
 	h.c.o.Logger.Warn("append failed", "topic", h.c.o.Topic, "partition", h.number, "error", err)
-	h.machine.Rejected(now.UnixMilli(), &h.fx, h.c.o.CodeOf(err))
+	h.machine.Rejected(now.UnixMilli(), &h.fx, callerCode(h.c.o.CodeOf(err)))
 	_, leads := h.partition.HighWatermark()
 	h.lost = leads != nil
 	return h.fx.Replies
+}
+
+// callerCode turns the code of a failed append into one that clients of a
+// coordinator understand, as Kafka does: those that a produce would be told mean
+// nothing to them.
+func callerCode(code kafka.Code) kafka.Code {
+	switch code {
+	case kafka.ErrUnknownTopicOrPartition, kafka.ErrNotEnoughReplicas,
+		kafka.ErrNotEnoughReplicasAfterAppend, kafka.ErrRequestTimedOut:
+		return kafka.ErrCoordinatorNotAvailable
+	case kafka.ErrNotLeaderOrFollower, kafka.ErrKafkaStorageError:
+		return kafka.ErrNotCoordinator
+	case kafka.ErrMessageTooLarge, kafka.ErrRecordListTooLarge, kafka.ErrInvalidFetchSize:
+		return kafka.ErrUnknownServerError
+	}
+	return code
 }
 
 func (h *host[M]) replayLocked(base kafka.Offset, nowMs int64) {
@@ -313,55 +328,4 @@ func (p *parked) all() []shard.Reply {
 	}
 	*p = parked{}
 	return all
-}
-
-// writer makes batches of records. It keeps its memory, up to a bound.
-type writer struct {
-	builder *record.Builder
-	batches []record.Batch
-}
-
-// maxKeptBatch bounds the memory a writer keeps.
-const maxKeptBatch = 64 << 10
-
-// write appends the records in one go and returns the offset of the last.
-func (w *writer) write(
-	p Partition, records []shard.KeyValue, now time.Time, maxBatchBytes int,
-) (kafka.Offset, error) {
-	if w.builder == nil {
-		w.builder = record.NewBuilder(record.CodecNone, 0)
-	}
-	w.batches = w.batches[:0]
-	const overhead = 64 // More than a record's own framing.
-	largest := 0
-	for i := range records {
-		r := &records[i]
-		size := w.builder.Size() + len(r.Key) + len(r.Value) + overhead
-		if w.builder.Count() > 0 && size > maxBatchBytes {
-			// The builder's bytes are good until its next batch only.
-			if err := w.cut(append([]byte(nil), w.builder.Build()...)); err != nil {
-				return 0, err
-			}
-		}
-		w.builder.Append(now.UnixMilli(), r.Key, r.Value, nil)
-		largest = max(largest, w.builder.Size())
-	}
-	if err := w.cut(w.builder.Build()); err != nil {
-		return 0, err
-	}
-	last, err := p.Append(w.batches, now)
-	clear(w.batches)
-	if largest > maxKeptBatch {
-		w.builder = nil
-	}
-	return last, err
-}
-
-func (w *writer) cut(data []byte) error {
-	b, _, err := record.Next(data)
-	if err != nil {
-		return fmt.Errorf("frame a batch: %w", err)
-	}
-	w.batches = append(w.batches, b)
-	return nil
 }
