@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -112,19 +114,33 @@ type node struct {
 	ended  chan error
 }
 
-// start runs a quorum. The test stops it, or its end does.
+// start opens and runs a quorum. The test stops it, or its end does.
 func start(t *testing.T, opt quorum.Options) *node {
 	t.Helper()
 	q, err := quorum.Open(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return run(t, q)
+}
+
+// run runs a quorum.
+func run(t *testing.T, q *quorum.Quorum) *node {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := &node{q, cancel, make(chan error, 1)}
 	// Ends with ctx; stop waits for it.
 	go func() { n.ended <- q.Run(ctx) }()
 	t.Cleanup(func() { cancel(); _ = q.Close() })
 	return n
+}
+
+// futurePreamble begins a file of format version 9.
+func futurePreamble(name string) []byte {
+	b := []byte("strQlog\n\x09\x00\x00\x00")
+	if strings.HasPrefix(name, "snapshot") {
+		b = []byte("strQsnp\n\x09\x00\x00\x00")
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 
 // stop ends a node that nothing failed on.

@@ -158,7 +158,7 @@ func TestDecideSeesAllEarlierDecisions(t *testing.T) {
 							got = len(test.seen())
 							return fmt.Appendf(nil, "%d", got), nil
 						})
-						if err != nil && !isNotLeader(err) {
+						if err != nil {
 							t.Errorf("Do: %v", err)
 						}
 					}
