@@ -100,8 +100,8 @@ type Journal struct {
 
 	// recovered is what Open found and Reset has not yet dropped.
 	recovered []frame
-	// superseded says, per log, up to where Replay leaves its entries out.
-	superseded map[kafka.TopicIDPartition]mark
+	// histories are of the logs for which Replay leaves entries out.
+	histories map[kafka.TopicIDPartition]*history
 
 	mu      sync.Mutex // Guards what follows.
 	states  map[Log]*logState
@@ -137,14 +137,14 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 		return nil, err
 	}
 	j := &Journal{
-		opt:        opt,
-		log:        opt.Logger,
-		files:      newFileSet(fsys, dir, opt),
-		superseded: map[kafka.TopicIDPartition]mark{},
-		states:     map[Log]*logState{},
-		wake:       make(chan struct{}, 1),
-		recycle:    make(chan struct{}, 1),
-		pace:       pace{maxGap: opt.MinGap},
+		opt:       opt,
+		log:       opt.Logger,
+		files:     newFileSet(fsys, dir, opt),
+		histories: map[kafka.TopicIDPartition]*history{},
+		states:    map[Log]*logState{},
+		wake:      make(chan struct{}, 1),
+		recycle:   make(chan struct{}, 1),
+		pace:      pace{maxGap: opt.MinGap},
 	}
 	if err := j.scan(); err != nil {
 		return nil, errors.Join(err, j.files.close())

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs"
 )
 
@@ -29,6 +30,46 @@ type mark struct {
 
 func (m mark) after(o mark) bool {
 	return m.sequence > o.sequence || m.sequence == o.sequence && m.index > o.index
+}
+
+// history is what the journal's entries say of one log, beside its appends.
+type history struct {
+	// superseded is the last entry before which nothing counts.
+	superseded mark
+	// cuts are the truncations, in order. A later one to a lower offset
+	// outdoes an earlier one: to is the least from there on.
+	cuts []cut
+}
+
+type cut struct {
+	mark
+	to kafka.Offset
+}
+
+// settle orders the cuts once all are known.
+func (h *history) settle() {
+	slices.SortFunc(h.cuts, func(a, b cut) int {
+		return cmp.Or(cmp.Compare(a.sequence, b.sequence), cmp.Compare(a.index, b.index))
+	})
+	for i := len(h.cuts) - 2; i >= 0; i-- {
+		h.cuts[i].to = min(h.cuts[i].to, h.cuts[i+1].to)
+	}
+}
+
+// drops reports whether an entry has no effect: something later supersedes it,
+// or it is an append that was cut off whole. The log's own files may be newer
+// than the entry and lack what comes before it.
+func (h *history) drops(m mark, e Entry) bool {
+	if h.superseded.after(m) {
+		return true
+	}
+	i, _ := slices.BinarySearchFunc(h.cuts, m, func(c cut, m mark) int {
+		if c.after(m) {
+			return 1
+		}
+		return -1
+	})
+	return e.Kind == Append && i < len(h.cuts) && e.BaseOffset >= h.cuts[i].to
 }
 
 // orphan is a whole frame behind bytes that are none.
@@ -74,6 +115,9 @@ func (j *Journal) scan() error {
 	needed, err := neededFrames(frames)
 	if err != nil {
 		return err
+	}
+	for _, h := range j.histories {
+		h.settle()
 	}
 	j.adopt(files, needed)
 	return nil
@@ -215,12 +259,23 @@ func (f frame) walk(b []byte, fn func(index int, e Entry) error) error {
 	return nil
 }
 
-// noteMarks remembers which entries supersede those before.
+// noteMarks remembers what undoes earlier entries.
 func (j *Journal) noteMarks(f frame, b []byte) error {
 	return f.walk(b, func(i int, e Entry) error {
+		if e.Kind == Append {
+			return nil
+		}
+		h := j.histories[e.ID]
+		if h == nil {
+			h = &history{}
+			j.histories[e.ID] = h
+		}
 		m := mark{f.sequence, i}
-		if (e.Kind == synced || e.Kind == forgotten) && m.after(j.superseded[e.ID]) {
-			j.superseded[e.ID] = m
+		switch {
+		case e.Kind == Truncate:
+			h.cuts = append(h.cuts, cut{m, e.EndOffset})
+		case m.after(h.superseded):
+			h.superseded = m
 		}
 		return nil
 	})
@@ -292,7 +347,8 @@ func (j *Journal) Replay(fn func(Entry) error) error {
 			return fmt.Errorf("read journal file %s: %w", f.file.name, err)
 		}
 		err = f.walk(b[:f.length], func(i int, e Entry) error {
-			if e.Kind > Truncate || j.superseded[e.ID].after(mark{f.sequence, i}) {
+			h := j.histories[e.ID]
+			if e.Kind > Truncate || h != nil && h.drops(mark{f.sequence, i}, e) {
 				return nil
 			}
 			return fn(e)
@@ -323,7 +379,7 @@ func (j *Journal) Reset() error {
 	j.files.current.logs = nil
 	j.files.release(j.files.snapshotFull(), h.sequence+1)
 	j.recovered, j.entries = nil, false
-	clear(j.superseded)
+	clear(j.histories)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, s := range j.states {

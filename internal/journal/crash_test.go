@@ -1,0 +1,268 @@
+package journal_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/strandline/strandline/internal/journal"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
+	"github.com/strandline/strandline/internal/vfs/memfs"
+)
+
+// TestCrashAtEverySyncPoint runs writers against a journal on a disk in memory
+// and cuts the power before operations of the journal chosen at random, the
+// recovery of an earlier crash included. What is found afterwards must be a
+// prefix of what was written and hold all that was acknowledged.
+func TestCrashAtEverySyncPoint(t *testing.T) {
+	runs := 60
+	if testing.Short() {
+		runs = 10
+	}
+	for seed := range uint64(runs) {
+		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(memfs.New(), seed)
+			w.open(t, nil)
+			w.work(t)
+			if len(w.snapshots) == 0 {
+				t.Error("no crash was tried")
+			}
+			for i, s := range w.snapshots {
+				s.check(t, seed<<8|uint64(i), 2)
+			}
+		})
+	}
+}
+
+const crashLogs = 4
+
+// world is one life of the disk: from opening the journal to a crash.
+type world struct {
+	mem  *memfs.FS
+	fs   *errorfs.FS
+	logs [crashLogs]*crashLog
+	j    *journal.Journal
+
+	value atomic.Uint64
+
+	// pause is held for reading while a log and what is known of it change,
+	// and for writing while a snapshot is taken.
+	pause     sync.RWMutex
+	rnd       *rand.Rand // Of snapshots; guarded by pause.
+	snapshots []snapshot
+}
+
+// crashLog is a fakeLog and what is known of it.
+type crashLog struct {
+	*fakeLog
+	written []uint64
+	// cutTo is the end that a truncation in flight wants, or -1.
+	cutTo int
+}
+
+// snapshot is a disk after a crash and what must be found on it.
+type snapshot struct {
+	mem  *memfs.FS
+	want [crashLogs]expectation
+	at   string
+}
+
+type expectation struct {
+	written []uint64
+	least   int
+}
+
+func newWorld(mem *memfs.FS, seed uint64) *world {
+	w := &world{mem: mem, rnd: rand.New(rand.NewPCG(seed, 1))}
+	w.value.Store(seed<<32 | 1<<31)
+	w.fs = errorfs.Wrap(mem, w.beforeOp)
+	return w
+}
+
+// beforeOp takes a snapshot now and then. Operations of the writers are left
+// out: the changes that they make are seen by those of the journal.
+func (w *world) beforeOp(o errorfs.Op) error {
+	ofJournal := strings.HasPrefix(o.Name, "journal") || o.Kind == errorfs.Sync
+	if !ofJournal || !o.Kind.Changes() {
+		return nil
+	}
+	w.pause.Lock()
+	defer w.pause.Unlock()
+	if w.rnd.IntN(8) != 0 || len(w.snapshots) >= 40 {
+		return nil
+	}
+	s := snapshot{at: o.String()}
+	for i, l := range w.logs {
+		if l == nil {
+			return nil // Still opening.
+		}
+		l.mu.Lock()
+		least := int(l.durable)
+		l.mu.Unlock()
+		if l.cutTo >= 0 {
+			least = min(least, l.cutTo)
+		}
+		s.want[i] = expectation{slices.Clone(l.written), least}
+	}
+	s.mem = w.mem.CrashClone(w.rnd.Uint64(), []int{0, 10, 50, 90, 100}[w.rnd.IntN(5)])
+	w.snapshots = append(w.snapshots, s)
+	return nil
+}
+
+// open recovers what the disk holds. With want it checks the result.
+func (w *world) open(t *testing.T, want *[crashLogs]expectation) {
+	t.Helper()
+	if err := errors.Join(w.fs.MkdirAll("journal"), w.fs.SyncDir(".")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range w.logs {
+		l := &crashLog{fakeLog: openLog(t, w.fs, i), cutTo: -1}
+		if want != nil {
+			// Crashes of the recovery itself are to find no less.
+			l.written, l.durable = want[i].written, kafka.Offset(want[i].least)
+		}
+		w.pause.Lock()
+		w.logs[i] = l
+		w.pause.Unlock()
+	}
+	var err error
+	if w.j, err = journal.Open(w.fs, "journal", small()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.j.Close() })
+	err = w.j.Replay(func(e journal.Entry) error { return w.logs[e.ID.Partition].replay(e) })
+	if err != nil {
+		t.Fatalf("replay: %v", err)
+	}
+	for i, l := range w.logs {
+		if want != nil {
+			w.compare(t, l, want[i])
+		}
+		if err := l.file.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.fs.SyncDir("."), w.j.Reset()); err != nil {
+		t.Fatal(err)
+	}
+	w.pause.Lock()
+	defer w.pause.Unlock()
+	for _, l := range w.logs {
+		l.durable = l.end
+	}
+}
+
+// compare checks a recovered log against what must be there.
+func (w *world) compare(t *testing.T, l *crashLog, want expectation) {
+	t.Helper()
+	got := l.content(t)
+	if len(got) < want.least {
+		t.Errorf("log %d: %d records found, %d were acknowledged", l.id.Partition, len(got), want.least)
+	}
+	if len(got) > len(want.written) || !slices.Equal(got, want.written[:len(got)]) {
+		t.Errorf("log %d: found %x, which is no prefix of %x", l.id.Partition, got, want.written)
+	}
+	w.pause.Lock()
+	defer w.pause.Unlock()
+	l.written = got
+}
+
+// check recovers from a crash, goes on and crashes again, depth times.
+func (s snapshot) check(t *testing.T, seed uint64, depth int) {
+	t.Helper()
+	w := newWorld(s.mem, seed)
+	w.open(t, &s.want)
+	if t.Failed() {
+		t.Fatalf("crash before %s, seed %#x, depth %d", s.at, seed, depth)
+	}
+	if depth == 0 || seed%4 != 0 {
+		return
+	}
+	w.work(t)
+	for i, again := range w.snapshots {
+		if i%8 == 0 {
+			again.check(t, seed<<4|uint64(i), depth-1)
+		}
+	}
+}
+
+// work lets all logs be written to at once for a while.
+func (w *world) work(t *testing.T) {
+	t.Helper()
+	stop := run(t, w.j)
+	var g sync.WaitGroup
+	for i, l := range w.logs {
+		rnd := rand.New(rand.NewPCG(w.value.Load(), uint64(i)))
+		g.Go(func() {
+			for range 60 {
+				if err := w.step(l, rnd); err != nil {
+					t.Errorf("log %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	g.Wait()
+	stop()
+}
+
+// step does one random thing to a log.
+func (w *world) step(l *crashLog, rnd *rand.Rand) error {
+	switch n := rnd.IntN(20); {
+	case n == 0:
+		return w.truncate(l, rnd)
+	case n == 1: // More than is journaled.
+		return w.append(l, 1500, false)
+	case n == 2:
+		return w.append(l, 1+rnd.IntN(3), true)
+	case n < 8:
+		return l.wait(l.end)
+	default:
+		return w.append(l, 1+rnd.IntN(200), false)
+	}
+}
+
+func (w *world) append(l *crashLog, n int, syncFiles bool) error {
+	values := make([]uint64, n)
+	for i := range values {
+		values[i] = w.value.Add(1)
+	}
+	w.pause.RLock()
+	defer w.pause.RUnlock()
+	l.written = append(l.written, values...)
+	if !syncFiles {
+		return l.append(w.j, values...)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := l.writeLocked(encode(values))
+	w.j.EnqueueSync(l.fakeLog, l.end)
+	return err
+}
+
+func (w *world) truncate(l *crashLog, rnd *rand.Rand) error {
+	to := kafka.Offset(rnd.IntN(int(l.end) + 1))
+	w.pause.RLock()
+	l.cutTo = int(to)
+	w.pause.RUnlock()
+	if err := w.j.Truncate(l.fakeLog, to); err != nil {
+		return err
+	}
+	if err := errors.Join(l.file.Truncate(int64(to)*8), l.file.Sync()); err != nil {
+		return err
+	}
+	w.pause.RLock()
+	defer w.pause.RUnlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.end, l.durable = to, min(l.durable, to)
+	l.written, l.cutTo = l.written[:to], -1
+	return nil
+}
