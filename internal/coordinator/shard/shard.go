@@ -79,8 +79,11 @@ func (fx *Effects) Reset() {
 	fx.arena = fx.arena[:0]
 }
 
-// maxKeptArena bounds the bytes that an Effects keeps between steps.
-const maxKeptArena = 64 << 10
+// The arena's first size, and the most that is kept of it between steps.
+const (
+	firstArena   = 512
+	maxKeptArena = 64 << 10
+)
 
 // Append adds a record. The functions append its key and value to what they are
 // given; a nil value function makes a tombstone.
@@ -95,6 +98,9 @@ func (fx *Effects) Append(key, value func(dst []byte) []byte) {
 // encode runs an encoder on the arena. When the arena grows, the records made
 // before keep the old memory, which is as good.
 func (fx *Effects) encode(enc func([]byte) []byte) []byte {
+	if fx.arena == nil {
+		fx.arena = make([]byte, 0, firstArena) // Never nil: that would be a tombstone.
+	}
 	start := len(fx.arena)
 	fx.arena = enc(fx.arena)
 	return fx.arena[start:len(fx.arena):len(fx.arena)]
