@@ -20,14 +20,14 @@ type placement struct {
 	partitions, replicas int
 	// sets are the replica lists in use: partitions with the same replicas share
 	// one slice.
-	sets map[[2]int][]kafka.BrokerID
+	sets map[[3]int][]kafka.BrokerID
 }
 
 func (s *State) newPlacement() placement {
 	p := placement{
 		all: map[kafka.BrokerID]bool{}, existing: s.image.ReplicaCount(),
 		perNode: int(s.broker.MaxPartitionsPerBroker), next: s.image.PartitionCount(),
-		sets: map[[2]int][]kafka.BrokerID{},
+		sets: map[[3]int][]kafka.BrokerID{},
 	}
 	for _, b := range s.image.Brokers() {
 		p.all[b.ID] = true
@@ -40,7 +40,9 @@ func (s *State) newPlacement() placement {
 }
 
 // spread places partitions round the brokers, each partition's first replica on
-// the broker after that of the partition before, so that leaders are even.
+// the broker after that of the partition before, so that leaders are even. The
+// other replicas go to the brokers that follow, at a distance that differs from
+// round to round, so that what a broker leads is not all copied to the same one.
 func (p *placement) spread(partitions, factor int) ([]metadata.Partition, *kafka.Error) {
 	if err := p.admit(partitions, factor); err != nil {
 		return nil, err
@@ -53,19 +55,24 @@ func (p *placement) spread(partitions, factor int) ([]metadata.Partition, *kafka
 	}
 	out := make([]metadata.Partition, partitions)
 	for i := range out {
-		out[i] = freshPartition(p.set((p.next+i)%len(p.brokers), factor))
+		out[i] = freshPartition(p.set(p.next+i, factor))
 	}
 	return out, nil
 }
 
-// set returns factor brokers from the first on.
-func (p *placement) set(first, factor int) []kafka.BrokerID {
-	key := [2]int{first, factor}
+// set returns the replicas of the n-th partition.
+func (p *placement) set(n, factor int) []kafka.BrokerID {
+	brokers := len(p.brokers)
+	first, shift, others := n%brokers, 0, max(brokers-1, 1)
+	if factor > 1 {
+		shift = int(uint32(n/brokers)*2654435761>>16) % others // Knuth's hash.
+	}
+	key := [3]int{first, shift, factor}
 	set, ok := p.sets[key]
 	if !ok {
-		set = make([]kafka.BrokerID, factor)
-		for i := range set {
-			set[i] = p.brokers[(first+i)%len(p.brokers)]
+		set = append(make([]kafka.BrokerID, 0, factor), p.brokers[first])
+		for i := range factor - 1 {
+			set = append(set, p.brokers[(first+1+(shift+i)%others)%brokers])
 		}
 		p.sets[key] = set
 	}
