@@ -2,14 +2,15 @@ package commitlog
 
 import (
 	"context"
-	"sync"
+	"fmt"
 
+	"github.com/strandline/strandline/internal/journal"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs"
 )
 
 // JournalOptions are the settings of the commit journal.
-type JournalOptions struct{}
+type JournalOptions = journal.Options
 
 // commitJournal is what a data directory needs of its journal.
 type commitJournal interface {
@@ -29,71 +30,39 @@ type journalEntry struct {
 	Data     []byte
 }
 
-// fileSyncs commits by syncing the files of the logs that grew, with one round
-// for all that waits.
-type fileSyncs struct {
-	mu   sync.Mutex
-	ends map[*Log]kafka.Offset
-	wake chan struct{}
-}
+// sharedJournal is the broker-wide journal as logs see it.
+type sharedJournal struct{ *journal.Journal }
 
-func openJournal(vfs.FS, DirOptions, *env) (commitJournal, error) {
-	return &fileSyncs{ends: map[*Log]kafka.Offset{}, wake: make(chan struct{}, 1)}, nil
+func openJournal(fsys vfs.FS, o DirOptions, _ *env) (commitJournal, error) {
+	if err := fsys.MkdirAll(journalDir); err != nil {
+		return nil, fmt.Errorf("make %s: %w", journalDir, err)
+	}
+	j, err := journal.Open(fsys, journalDir, o.Journal)
+	if err != nil {
+		return nil, err
+	}
+	return sharedJournal{j}, nil
 }
 
 // Enqueue implements committer.
-func (j *fileSyncs) Enqueue(l *Log, _, end kafka.Offset, _ []byte) { j.EnqueueSync(l, end) }
+func (j sharedJournal) Enqueue(l *Log, base, end kafka.Offset, data []byte) {
+	j.Journal.Enqueue(l, base, end, data)
+}
 
 // EnqueueSync implements committer.
-func (j *fileSyncs) EnqueueSync(l *Log, end kafka.Offset) {
-	j.mu.Lock()
-	j.ends[l] = end
-	j.mu.Unlock()
-	select {
-	case j.wake <- struct{}{}:
-	default:
-	}
-}
+func (j sharedJournal) EnqueueSync(l *Log, end kafka.Offset) { j.Journal.EnqueueSync(l, end) }
 
-// Truncate implements committer: there is nothing to replay.
-func (j *fileSyncs) Truncate(*Log, kafka.Offset) error { return nil }
+// Truncate implements committer.
+func (j sharedJournal) Truncate(l *Log, to kafka.Offset) error { return j.Journal.Truncate(l, to) }
 
 // Forget implements committer.
-func (j *fileSyncs) Forget(l *Log) {
-	j.mu.Lock()
-	delete(j.ends, l)
-	j.mu.Unlock()
-}
+func (j sharedJournal) Forget(l *Log) { j.Journal.Forget(l) }
 
 // Replay implements commitJournal.
-func (j *fileSyncs) Replay(func(journalEntry) error) error { return nil }
-
-// Reset implements commitJournal.
-func (j *fileSyncs) Reset() error { return nil }
-
-// Close implements commitJournal.
-func (j *fileSyncs) Close() error { return nil }
-
-// Run implements commitJournal.
-func (j *fileSyncs) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-j.wake:
-			j.round()
-		}
-	}
-}
-
-func (j *fileSyncs) round() {
-	j.mu.Lock()
-	ends := j.ends
-	j.ends = map[*Log]kafka.Offset{}
-	j.mu.Unlock()
-	for l, end := range ends {
-		if err := l.SyncFiles(); err == nil {
-			l.Durable(end)
-		}
-	}
+func (j sharedJournal) Replay(fn func(journalEntry) error) error {
+	return j.Journal.Replay(func(e journal.Entry) error {
+		return fn(journalEntry{
+			Truncate: e.Kind == journal.Truncate, ID: e.ID, Base: e.BaseOffset, End: e.EndOffset, Data: e.Data,
+		})
+	})
 }
