@@ -3,7 +3,11 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +21,9 @@ import (
 	"github.com/strandline/strandline/internal/vfs/errorfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
+
+// rewrite takes what the code does for what it should do.
+var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 var errDisk = errors.New("the disk says no")
 
@@ -46,8 +53,13 @@ func (p *progress) set(tried, acked int) {
 	p.tried, p.acked = tried, acked
 }
 
-// item is the i-th entry of every workload; some are large.
-func item(i int) string { return fmt.Sprint(i, strings.Repeat("-", i%5*200)) }
+// item is the i-th entry of every workload; every fourth takes several blocks.
+func item(i int) string {
+	if i%4 == 3 {
+		return fmt.Sprint(i, strings.Repeat("-", 9000))
+	}
+	return fmt.Sprint(i, strings.Repeat("-", 200))
+}
 
 // work adds entries over two runs of a quorum, one at a time, until something
 // fails. It returns the first error.
@@ -81,15 +93,16 @@ func workOn(n *node, p *progress, until int) (err error) {
 }
 
 // check opens what a crash left: every acknowledged entry is there, in order,
-// nothing that was never tried, and the log goes on.
-func check(t *testing.T, fs vfs.FS, tried, acked int, what string) {
+// nothing that was never tried, and the log goes on over several segments. It
+// returns how many entries there are at the end.
+func check(t *testing.T, fs vfs.FS, tried, acked int, what string) int {
 	t.Helper()
-	for round := range 2 {
+	for round, add := range []int{1, 7, 0} {
 		m := &list{}
 		q, err := quorum.Open(smallOptions(fs, m))
 		if err != nil {
-			t.Errorf("%s: %v", what, err)
-			return
+			t.Errorf("%s, round %d: %v", what, round, err)
+			return 0
 		}
 		n := run(t, q)
 		<-q.Ready()
@@ -102,12 +115,16 @@ func check(t *testing.T, fs vfs.FS, tried, acked int, what string) {
 				t.Errorf("%s, round %d: entry %d is %.20q", what, round, i, e)
 			}
 		}
-		if err := n.add(t.Context(), item(len(got))); err != nil {
-			t.Errorf("%s: add: %v", what, err)
+		acked = len(got) + add
+		tried = acked
+		for i := len(got); i < acked; i++ {
+			if err := n.add(t.Context(), item(i)); err != nil {
+				t.Errorf("%s: add: %v", what, err)
+			}
 		}
-		tried, acked = len(got)+1, len(got)+1
 		n.stop(t)
 	}
+	return acked
 }
 
 // crash is a disk at some moment.
@@ -203,8 +220,35 @@ func TestEveryOperationFails(t *testing.T) {
 		for percent := range 3 {
 			check(t, disk.CrashClone(uint64(n), percent*50), tried, acked, fmt.Sprintf("%s, %d%% survived", what, percent*50))
 		}
-		check(t, disk, tried, acked, what)
+		// The process starts again on what its predecessor wrote and never
+		// synced; when it is told of, it has to outlast a loss of power.
+		checkRestartThenPowerLoss(t, disk, tried, acked, what)
 	}
+}
+
+func checkRestartThenPowerLoss(t *testing.T, disk *memfs.FS, tried, acked int, what string) {
+	t.Helper()
+	m := &list{}
+	q, err := quorum.Open(smallOptions(disk, m))
+	if err != nil {
+		t.Errorf("%s, restarted: %v", what, err)
+		return
+	}
+	found := q.Status()
+	clone := disk.CrashClone(0, 0)
+	again, err := quorum.Open(smallOptions(clone, &list{}))
+	if err != nil {
+		t.Errorf("%s, restarted, then power loss: %v", what, err)
+		return
+	}
+	if diff := cmp.Diff(found, again.Status()); diff != "" {
+		t.Errorf("%s: what a restart found did not outlast power loss (-found +left):\n%s", what, diff)
+	}
+	if err := errors.Join(q.Close(), again.Close()); err != nil {
+		t.Error(err)
+	}
+	total := check(t, disk, tried, acked, what+", restarted")
+	check(t, disk.CrashClone(0, 0), total, total, what+", restarted, then power loss")
 }
 
 // A failed sync ends the loop: nothing is taken afterwards, although the disk
@@ -273,6 +317,92 @@ func TestLostFilesAreCorruption(t *testing.T) {
 		if _, err := quorum.Open(smallOptions(disk, &list{})); !errors.As(err, &corrupt) {
 			t.Errorf("without %s: %v", lost, err)
 		}
+	}
+}
+
+// A segment that was removed may be there again after power loss, with a gap
+// behind it; it is removed again.
+func TestRemovedSegmentComesBack(t *testing.T) {
+	disk := memfs.New()
+	n := start(t, smallOptions(disk, &list{}))
+	mustAdd(t, n, item(0))
+	first := "data/quorum/" + fileNames(t, disk)[0]
+	before := readAll(t, disk, first)
+	for i := 1; i < 30; i++ {
+		mustAdd(t, n, item(i))
+	}
+	n.stop(t)
+	file, err := disk.Open(first, vfs.ReadWrite|vfs.Create|vfs.Exclusive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt(before, 0); err != nil {
+		t.Fatal(err)
+	}
+	check(t, disk, 30, 30, "with an old segment")
+	if _, err := disk.Stat(first); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the old segment is still there: %v", err)
+	}
+}
+
+func readAll(t *testing.T, disk vfs.FS, name string) []byte {
+	t.Helper()
+	file, err := disk.Open(name, vfs.ReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, err := file.Size()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, size)
+	if _, err := file.ReadAt(data, 0); err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// The operations on the disk, one by one: what is synced when, and what is
+// written again at a restart.
+func TestTranscript(t *testing.T) {
+	disk := memfs.New()
+	wrapped := errorfs.Wrap(disk, nil)
+	opt := options(wrapped, &list{})
+	opt.SnapshotEntries = 5
+	var got strings.Builder
+	step := func(what string, f func()) {
+		wrapped.Record()
+		f()
+		fmt.Fprintf(&got, "# %s\n%s\n", what, strings.Join(wrapped.Transcript(), "\n"))
+	}
+	var n *node
+	step("first start", func() { n = start(t, opt); <-n.Ready() })
+	step("an entry", func() { mustAdd(t, n, "a") })
+	step("another, after a restart", func() {
+		n.stop(t)
+		opt.Machine = &list{}
+		n = start(t, opt)
+		<-n.Ready()
+	})
+	mustAdd(t, n, "b")
+	// The round ends before the next decision: its snapshot is on record.
+	step("the entry that makes it a snapshot", func() {
+		mustAdd(t, n, "c")
+		_ = n.Do(t.Context(), func() ([]byte, error) { return nil, nil })
+	})
+	n.stop(t)
+	golden := filepath.Join("testdata", "transcript.txt")
+	if *rewrite {
+		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got.String()); diff != "" {
+		t.Errorf("operations (-want +got):\n%s", diff)
 	}
 }
 
