@@ -220,7 +220,8 @@ func (c *committer) run(ctx context.Context) {
 func BenchmarkCommitted(b *testing.B) {
 	c := &committer{}
 	go c.run(b.Context())
-	drive(b, load{key: keyEcho, size: 1100, depth: 100, interval: 200 * time.Microsecond}, one(c.handle))
+	l := load{key: keyEcho, size: 1100, depth: 100, interval: 200 * time.Microsecond}
+	drive(b, l, one(c.handle))
 }
 
 // stored is a chunk in a file.

@@ -27,12 +27,12 @@ const (
 // that fills it and by every Request whose body lies in it, and goes back to its
 // pool when the last of them releases it.
 type block struct {
-	data    []byte
-	refs    atomic.Int32
-	pool    *blockPool
-	class   int8 // -1: of no class, not kept.
-	mapped  bool
-	charged int64 // Taken from the budget.
+	data   []byte
+	refs   atomic.Int32
+	pool   *blockPool
+	class  int8 // -1: of no class, not kept.
+	mapped bool
+	share  share // Of the budget. Invariant: nothing is read into data behind it.
 }
 
 func (b *block) retain() { b.refs.Add(1) }
@@ -48,9 +48,7 @@ func (b *block) release() {
 
 // uncharge gives the block's share of the budget back before the block itself.
 func (b *block) uncharge() {
-	charged := b.charged
-	b.charged = 0
-	b.pool.budget.give(charged)
+	b.pool.budget.give(&b.share)
 }
 
 // blockPool keeps blocks for the next frames, a free list per class.
@@ -78,41 +76,39 @@ func blockClass(n int) (class int8, size int) {
 	return int8(shift - smallBlockShift), 1 << shift
 }
 
-// get returns a block of at least n bytes with one reference. It waits for the
-// budget, and returns nil if quit is closed first.
-func (p *blockPool) get(n int, quit <-chan struct{}) (*block, error) {
-	charge := blockCharge(n)
-	if !p.budget.take(charge, quit) {
+// get returns a block of at least n bytes with one reference, of which only the
+// first charge bytes may be written to before extend. It waits for the budget,
+// and returns nil if quit is closed first.
+func (p *blockPool) get(n, charge int, quit <-chan struct{}) (*block, error) {
+	var s share
+	if !p.budget.take(&s, int64(charge), quit) {
 		return nil, nil
 	}
-	return p.charged(n, charge)
+	return p.charged(n, s)
 }
 
 // tryGet is get without waiting: it returns nil if the budget is used up.
-func (p *blockPool) tryGet(n int) (*block, error) {
-	charge := blockCharge(n)
-	if !p.budget.takeNow(charge) {
+func (p *blockPool) tryGet(n, charge int) (*block, error) {
+	var s share
+	if !p.budget.takeNow(&s, int64(charge)) {
 		return nil, nil
 	}
-	return p.charged(n, charge)
+	return p.charged(n, s)
 }
 
-// blockCharge is what a block for n bytes costs. A mapped one costs what will
-// be written to it.
-func blockCharge(n int) int64 { return int64(max(n, smallBlockBytes)) }
-
-// charged returns a block whose charge was taken.
-func (p *blockPool) charged(n int, charge int64) (*block, error) {
+// charged returns a block of at least n bytes for a share that was taken.
+func (p *blockPool) charged(n int, s share) (*block, error) {
 	class, size := blockClass(n)
 	b := p.takeFree(class)
 	if b == nil {
 		var err error
 		if b, err = p.makeBlock(class, size); err != nil {
-			p.budget.give(charge)
+			unused := s
+			p.budget.give(&unused)
 			return nil, err
 		}
 	}
-	b.charged = charge
+	b.share = s
 	b.refs.Store(1)
 	return b, nil
 }
@@ -152,8 +148,7 @@ func (p *blockPool) makeBlock(class int8, size int) (*block, error) {
 }
 
 func (p *blockPool) put(b *block) {
-	charged := b.charged
-	b.charged = 0
+	p.budget.give(&b.share)
 	p.mu.Lock()
 	keep := b.class >= 0 && p.freeBytes+int64(len(b.data)) <= keptBlockBytes
 	if keep {
@@ -164,7 +159,6 @@ func (p *blockPool) put(b *block) {
 	if !keep {
 		b.unmap()
 	}
-	p.budget.give(charged)
 }
 
 // trim gives blocks that nobody needed since the last trim back to the system,

@@ -1,28 +1,39 @@
 package wire
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 )
 
-// budget bounds the bytes of request memory of all connections together. One
-// taker may overshoot it: whoever finds it not yet used up gets all it asks for,
-// so that a frame larger than the budget still passes, alone, and a limit of
-// any size makes progress. Invariant: used < limit + the largest single take.
+// budget bounds the bytes of request memory of all connections together.
 //
-// Nobody waits while holding a share for the same frame, so takers can't wait
-// for each other in a circle.
+// A share is taken in steps, each before the bytes that it stands for are read,
+// so that a client holds about as much as it sent, whatever it announced. Whoever
+// finds the budget not yet used up gets all of one step. When it is used up,
+// everyone waits, and among those who hold part of what they need, one at a time
+// may overdraw until its frame is done: they can't wait for each other forever,
+// and a frame larger than the budget still passes, alone.
+//
+// Invariant: used < limit + one step + one frame, the overdrawn.
 type budget struct {
 	limit   atomic.Int64
 	used    atomic.Int64
-	waiting atomic.Int64 // Invariant: len(queue).
+	waiting atomic.Int64 // Invariant: len(begun) + len(fresh).
 
 	mu    sync.Mutex
-	queue []*budgetTaker // First in, first out.
+	begun []*taker // Hold a part already. Served first; first in, first out.
+	fresh []*taker // Hold nothing.
+
+	overdraw atomic.Pointer[share] // Who may overdraw, or nil. Set with mu held.
 }
 
-// budgetTaker is a taker that waits.
-type budgetTaker struct {
+// share is what one block holds of the budget.
+type share struct{ bytes int64 }
+
+// taker waits for a step.
+type taker struct {
+	share   *share
 	bytes   int64
 	granted chan struct{}
 }
@@ -35,29 +46,41 @@ func (b *budget) setLimit(limit int64) {
 	b.grantLocked()
 }
 
-// take waits for its turn and takes n bytes. It returns false, having taken
-// nothing, if quit is closed first.
-func (b *budget) take(n int64, quit <-chan struct{}) bool {
-	if b.takeNow(n) {
+// takeNow adds n bytes to a share if nobody has to wait.
+func (b *budget) takeNow(s *share, n int64) bool {
+	if b.waiting.Load() > 0 || !b.tryTake(n) {
+		return false
+	}
+	s.bytes += n
+	return true
+}
+
+// take adds n bytes to a share when it is its turn. It returns false, having
+// taken nothing, if quit is closed first.
+func (b *budget) take(s *share, n int64, quit <-chan struct{}) bool {
+	if b.takeNow(s, n) {
 		return true
 	}
-	t := &budgetTaker{bytes: n, granted: make(chan struct{})}
+	t := &taker{share: s, bytes: n, granted: make(chan struct{})}
 	b.mu.Lock()
-	b.queue = append(b.queue, t)
+	if s.bytes > 0 {
+		b.begun = append(b.begun, t)
+	} else {
+		b.fresh = append(b.fresh, t)
+	}
 	b.waiting.Add(1)
-	b.grantLocked() // What was released before the line above woke nobody.
+	b.grantLocked() // What was given before the line above woke nobody.
 	b.mu.Unlock()
 	select {
 	case <-t.granted:
-		return true
 	case <-quit:
-		b.leave(t)
-		return false
+		if !b.granted(t) {
+			return false
+		}
 	}
+	s.bytes += n
+	return true
 }
-
-// takeNow takes n bytes if nobody has to wait.
-func (b *budget) takeNow(n int64) bool { return b.waiting.Load() == 0 && b.tryTake(n) }
 
 func (b *budget) tryTake(n int64) bool {
 	for {
@@ -71,38 +94,54 @@ func (b *budget) tryTake(n int64) bool {
 	}
 }
 
-// give returns n bytes.
-func (b *budget) give(n int64) {
-	b.used.Add(-n)
-	if b.waiting.Load() > 0 {
+// give returns all of a share.
+func (b *budget) give(s *share) {
+	b.used.Add(-s.bytes)
+	s.bytes = 0
+	if b.waiting.Load() > 0 || b.overdraw.Load() == s {
 		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.overdraw.CompareAndSwap(s, nil)
 		b.grantLocked()
-		b.mu.Unlock()
 	}
 }
 
 func (b *budget) grantLocked() {
-	for len(b.queue) > 0 && b.tryTake(b.queue[0].bytes) {
-		close(b.queue[0].granted)
-		b.queue[0] = nil
-		b.queue = b.queue[1:]
-		b.waiting.Add(-1)
+	for len(b.begun) > 0 && b.tryTake(b.begun[0].bytes) {
+		b.grantAtLocked(&b.begun, 0)
+	}
+	for len(b.begun) == 0 && len(b.fresh) > 0 && b.tryTake(b.fresh[0].bytes) {
+		b.grantAtLocked(&b.fresh, 0)
+	}
+	if len(b.begun) == 0 {
+		return
+	}
+	b.overdraw.CompareAndSwap(nil, b.begun[0].share)
+	mayOverdraw := func(t *taker) bool { return t.share == b.overdraw.Load() }
+	if i := slices.IndexFunc(b.begun, mayOverdraw); i >= 0 {
+		b.used.Add(b.begun[i].bytes)
+		b.grantAtLocked(&b.begun, i)
 	}
 }
 
-// leave withdraws a taker that gave up.
-func (b *budget) leave(t *budgetTaker) {
+func (b *budget) grantAtLocked(queue *[]*taker, i int) {
+	close((*queue)[i].granted)
+	*queue = slices.Delete(*queue, i, i+1)
+	b.waiting.Add(-1)
+}
+
+// granted withdraws a taker that gave up, or reports that it was granted its
+// step after all.
+func (b *budget) granted(t *taker) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, q := range b.queue {
-		if q == t {
-			b.queue = append(b.queue[:i], b.queue[i+1:]...)
+	for _, queue := range []*[]*taker{&b.begun, &b.fresh} {
+		if i := slices.Index(*queue, t); i >= 0 {
+			*queue = slices.Delete(*queue, i, i+1)
 			b.waiting.Add(-1)
 			b.grantLocked()
-			return
+			return false
 		}
 	}
-	// It was granted after all.
-	b.used.Add(-t.bytes)
-	b.grantLocked()
+	return true
 }

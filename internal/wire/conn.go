@@ -106,7 +106,7 @@ func (c *Conn) serve(ctx context.Context) {
 		err = c.in.loop(ctx)
 	}
 	reason, err := c.explain(err)
-	if reason == ClosedRequest || reason == ClosedForStop {
+	if reason == ClosedRequest || reason == ClosedForStop || reason == ClosedInvalid {
 		late := time.AfterFunc(c.server.limits.Load().Grace, func() { c.kill(reason, err) })
 		c.out.drain()
 		late.Stop()

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -90,13 +91,15 @@ func TestEarlierAnswersAreSentBeforeAClose(t *testing.T) {
 	eachNetwork(t, func(t *testing.T, network netx.Network) {
 		b := newBroker(t, network)
 		b.start()
-		c := b.dial()
 		in := append(frame(keyPark, 0, 1, "first"), frame(keyEcho, 0, 2, "second")...)
-		c.write(append(in, frame(keyClose, 0, 3, "")...))
-		b.next().finish()
-		c.expect(1, "first")
-		c.expect(2, "second")
-		c.expectClosed()
+		for _, last := range [][]byte{frame(keyClose, 0, 3, ""), {0x80, 0, 0, 0}, frame(99, 0, 3, "")} {
+			c := b.dial()
+			c.write(append(bytes.Clone(in), last...))
+			b.next().finish()
+			c.expect(1, "first")
+			c.expect(2, "second")
+			c.expectClosed()
+		}
 	})
 }
 

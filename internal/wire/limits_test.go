@@ -255,37 +255,6 @@ func TestConnectionLimits(t *testing.T) {
 	})
 }
 
-func TestMemoryForRequestsIsBounded(t *testing.T) {
-	inBubble(t, func(b *broker) {
-		b.options.Limits.MaxQueuedBytes = 100_000
-	}, func(t *testing.T, b *broker) {
-		big := strings.Repeat("x", 90_000)
-		first, second, third := b.dial(), b.dial(), b.dial()
-		first.send(keyHold, 1, big)
-		a := b.next()
-		// A second one goes beyond the limit, alone.
-		second.send(keyHold, 2, big)
-		b2 := b.next()
-		go third.send(keyEcho, 3, "small")
-		synctest.Wait()
-		if n := b.handled.Load(); n != 2 {
-			t.Fatalf("%d requests were read", n)
-		}
-		if used := b.server.Stats().QueuedBytes; used < 180_000 || used > 200_000 {
-			t.Errorf("%d bytes are in use", used)
-		}
-		// Waiting for memory is no fault of the client.
-		pass(2 * time.Minute)
-		a.req.Release() // Early, before the answer.
-		synctest.Wait()
-		b2.finish()
-		second.expect(2, big)
-		third.expect(3, "small")
-		a.finish()
-		first.expect(1, big)
-	})
-}
-
 func TestPipelineIsBounded(t *testing.T) {
 	inBubble(t, func(b *broker) { b.options.Limits.MaxPipelined = 5 }, func(t *testing.T, b *broker) {
 		c := b.dial()

@@ -23,7 +23,8 @@ type reader struct {
 	block       *block
 	first, last int
 	limit       int  // Read no further than here.
-	hint        int  // Size to expect of the next frame.
+	hint        int  // Size of the last frame: that of the next, it is supposed.
+	trusted     int  // Size of the largest frame so far, up to a limit.
 	inFrame     bool // The sweeper was told that a frame was begun.
 	readErr     error
 	received    time.Time
@@ -67,6 +68,7 @@ func (r *reader) next() ([]byte, error) {
 			frame := r.block.data[r.first+lengthBytes : r.first+size : r.first+size]
 			r.first += size
 			r.hint = size
+			r.trusted = max(r.trusted, min(size, 1<<keptBlockShift))
 			r.noteFrame(false)
 			return frame, nil
 		}
@@ -131,10 +133,18 @@ func (r *reader) makeRoom(size int) error {
 		}
 	}
 	// Of a large frame nothing beyond its end is read, as it would have to move.
-	r.limit = len(r.block.data)
+	limit := len(r.block.data)
 	if size > smallBlockBytes {
-		r.limit = r.first + size
+		limit = r.first + size
 	}
+	charged := int(r.block.share.bytes)
+	if charged == r.last && charged < limit {
+		charged = min(limit, 2*charged)
+		if err := r.extendShare(charged); err != nil {
+			return err
+		}
+	}
+	r.limit = min(limit, charged)
 	return nil
 }
 
@@ -148,7 +158,7 @@ func (r *reader) moveTo(size int) error {
 			r.first = 0
 			return nil
 		}
-		old.uncharge() // Nobody may hold a share while waiting for another.
+		old.uncharge() // Its share must not be held while waiting for the next one.
 	}
 	b, err := r.takeBlock(size)
 	if err != nil {
@@ -161,18 +171,45 @@ func (r *reader) moveTo(size int) error {
 	return nil
 }
 
-// takeBlock waits for memory.
+// firstShareBytes is what a client may announce and be believed. Beyond, it gets
+// as much again as it has sent of a frame, up to the size of the largest that it
+// ever completed: who announces 100 MiB and sends nothing must not take the
+// memory of all others.
+const firstShareBytes = 64 << 10
+
+// takeBlock waits for a block.
 func (r *reader) takeBlock(size int) (*block, error) {
-	pool, a := &r.conn.server.blocks, &r.conn.activity
-	if b, err := pool.tryGet(size); b != nil || err != nil {
-		return b, err
+	pool := &r.conn.server.blocks
+	charge := max(min(size, max(r.trusted, firstShareBytes)), smallBlockBytes)
+	b, err := pool.tryGet(size, charge)
+	if b == nil && err == nil {
+		err = r.waitForMemory(func() (bool, error) {
+			b, err = pool.get(size, charge, r.conn.quit)
+			return b != nil, err
+		})
 	}
+	return b, err
+}
+
+// extendShare waits until the block may be filled up to total bytes.
+func (r *reader) extendShare(total int) error {
+	budget, s := &r.conn.server.blocks.budget, &r.block.share
+	more := int64(total) - s.bytes
+	if budget.takeNow(s, more) {
+		return nil
+	}
+	return r.waitForMemory(func() (bool, error) { return budget.take(s, more, r.conn.quit), nil })
+}
+
+// waitForMemory calls wait, which returns false if the connection was killed.
+// The client's time limits begin anew after it.
+func (r *reader) waitForMemory(wait func() (bool, error)) error {
+	a := &r.conn.activity
 	a.noMemory.Store(true)
-	b, err := pool.get(size, r.conn.quit)
-	if err == nil && b == nil {
-		return nil, io.EOF // The connection was killed.
+	ok, err := wait()
+	if err == nil && !ok {
+		err = io.EOF
 	}
-	// The client's time begins anew.
 	now := r.conn.server.clock()
 	a.opened.Store(now)
 	a.lastRead.Store(now)
@@ -180,7 +217,7 @@ func (r *reader) takeBlock(size int) (*block, error) {
 		a.frameSince.Store(now)
 	}
 	a.noMemory.Store(false)
-	return b, err
+	return err
 }
 
 func (r *reader) dropBlock() {
