@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// dialTimeout bounds one attempt to connect.
+const dialTimeout = 5 * time.Second
+
+func hostPort(host string, port int32) string {
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// connect returns a client that a broker has answered. The caller closes it.
+func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error) {
+	opts := append([]kgo.Opt{
+		kgo.SeedBrokers(a.flags.brokers...),
+		kgo.ClientID("strandline-cli"),
+		kgo.SoftwareNameAndVersion("strandline-cli", buildVersion().Version),
+		kgo.DialTimeout(min(dialTimeout, a.flags.timeout)),
+		kgo.RetryTimeout(a.flags.timeout),
+		kgo.DisableClientMetrics(),
+		kgo.WithHooks(a.dials),
+	}, extra...)
+	if a.flags.verbose {
+		opts = append(opts, kgo.WithLogger(kgo.BasicLogger(a.env.Stderr, kgo.LogLevelDebug, nil)))
+	}
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, usagef("%w", err)
+	}
+	limited, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	defer cancel()
+	if err := client.Ping(limited); err != nil {
+		client.Close()
+		return nil, err
+	}
+	return client, nil
+}
+
+// admin runs fn with an administration client, within the time that one command
+// may take.
+func (a *app) admin(ctx context.Context, fn func(ctx context.Context, adm *kadm.Client) error) error {
+	client, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	limited, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	defer cancel()
+	adm := kadm.NewClient(client)
+	adm.SetTimeoutMillis(int32(min(a.flags.timeout.Milliseconds(), 1<<31-1)))
+	return fn(limited, adm)
+}

@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// dialWatch hears of the client's connections and remembers which advertised
+// addresses cannot be reached: the client itself retries them in silence, and
+// its user waits and wonders. It is safe for use by the client's goroutines.
+type dialWatch struct {
+	warn func(format string, args ...any)
+
+	mu     sync.Mutex
+	failed map[string]string // Advertised address to what is wrong with it.
+}
+
+func newDialWatch() *dialWatch { return &dialWatch{failed: map[string]string{}} }
+
+// OnBrokerConnect implements kgo.HookBrokerConnect.
+func (w *dialWatch) OnBrokerConnect(b kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if b.NodeID < 0 {
+		return // An address that the user gave, not one that a broker advertises.
+	}
+	address := hostPort(b.Host, b.Port)
+	w.mu.Lock()
+	_, known := w.failed[address]
+	if err == nil {
+		delete(w.failed, address)
+	} else {
+		w.failed[address] = fmt.Sprintf("Broker %d advertises %s: %s.", b.NodeID, address, dialReason(err))
+	}
+	w.mu.Unlock()
+	if err != nil && !known && w.warn != nil {
+		w.warn("broker %d advertises %s, which does not answer from here: %s; trying again",
+			b.NodeID, address, dialReason(err))
+	}
+}
+
+// advertised describes the advertised addresses that cannot be reached.
+func (w *dialWatch) advertised() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make([]string, 0, len(w.failed))
+	for _, what := range w.failed {
+		all = append(all, what)
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,157 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// explain turns any error of a command into one that says what to do.
+func (a *app) explain(err error) *failure {
+	var f *failure
+	var protocol *kerr.Error
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.Is(err, context.Canceled):
+		return &failure{code: exitInterrupted, message: "interrupted", cause: err}
+	case errors.As(err, &protocol):
+		return (&failure{code: exitFailed, message: err.Error(), cause: err}).forCode(protocol)
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return &failure{code: exitFailed, message: err.Error(), cause: err}
+	case isNetworkError(err):
+		return a.unreachable(err)
+	}
+	return &failure{code: exitFailed, message: err.Error(), cause: err}
+}
+
+func isNetworkError(err error) bool {
+	var op *net.OpError
+	var dns *net.DNSError
+	var eof *kgo.ErrFirstReadEOF
+	return errors.As(err, &op) || errors.As(err, &dns) || errors.As(err, &eof) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) ||
+		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
+}
+
+// unreachable says why no broker answered.
+func (a *app) unreachable(err error) *failure {
+	where := strings.Join(a.flags.brokers, ", ")
+	f := &failure{code: exitUnreachable, cause: err}
+	if lost := a.dials.advertised(); len(lost) > 0 {
+		f.message = fmt.Sprintf("a broker answers at %s but not at the address that it advertises", where)
+		for _, l := range lost {
+			f.hint("%s", l)
+		}
+		return f.hint("Start the broker with --advertise and an address that reaches it from this machine.").
+			hint("strandline doctor --brokers %s shows every address.", where)
+	}
+	f.message = fmt.Sprintf("cannot reach a broker at %s: %s", where, dialReason(err))
+	for _, h := range dialHints(err) {
+		f.hint("%s", h)
+	}
+	return f
+}
+
+// dialReason says in a few words why a connection failed.
+func dialReason(err error) string {
+	var dns *net.DNSError
+	var eof *kgo.ErrFirstReadEOF
+	var header tls.RecordHeaderError
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Sprintf("the name %s does not resolve", dns.Name)
+	case errors.As(err, &dns):
+		return fmt.Sprintf("the name %s cannot be looked up: %s", dns.Name, dns.Err)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, syscall.ECONNRESET):
+		return "the connection was reset"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "no route to the host"
+	case errors.As(err, &header):
+		return "it does not speak TLS"
+	case errors.As(err, &eof), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "it closed the connection without an answer"
+	case isTimeout(err):
+		return "no answer in time"
+	}
+	return err.Error()
+}
+
+func isTimeout(err error) bool {
+	var n net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
+}
+
+func dialHints(err error) []string {
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return []string{"Check the spelling, or use an IP address: --brokers HOST:PORT or STRANDLINE_BROKERS."}
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return []string{
+			"Is the broker running? Start one with: strandline start",
+			"For a broker elsewhere: --brokers HOST:PORT or STRANDLINE_BROKERS.",
+		}
+	case isTimeout(err):
+		return []string{
+			"A firewall or a wrong address drops packets like this, and so does a broker that hangs.",
+			"To wait longer: --timeout 1m. To see what answers: strandline doctor",
+		}
+	}
+	return []string{
+		"Is it a Kafka listener without TLS? Another protocol on that port answers like this.",
+		"strandline doctor looks closer.",
+	}
+}
+
+// forCode adds what to do about an error code of the protocol.
+func (f *failure) forCode(e *kerr.Error) *failure {
+	switch e {
+	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID:
+		return f.hint("strandline topic list shows what is there.")
+	case kerr.TopicAlreadyExists:
+		return f.hint("Use --if-not-exists to take the one that is there.")
+	case kerr.UnknownMemberID, kerr.NonEmptyGroup:
+		return f.hint("Stop the members of the group first: strandline group describe GROUP shows them.")
+	case kerr.GroupIDNotFound:
+		return f.hint("strandline group list shows what is there.")
+	case kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend:
+		return f.hint("Fewer replicas are in sync than min.insync.replicas asks for: " +
+			"bring brokers back, or lower it with strandline topic alter.")
+	case kerr.MessageTooLarge, kerr.RecordListTooLarge:
+		return f.hint("Raise the topic's limit: strandline topic alter TOPIC --config max.message.bytes=BYTES")
+	case kerr.KafkaStorageError:
+		return f.hint("The broker cannot write to its disk: see its log, and strandline doctor.")
+	case kerr.UnsupportedVersion:
+		return f.hint("The broker is too old for this command, or does not offer it.")
+	}
+	return f
+}
+
+// refusal is the failure of a request that the broker refused with an error
+// code and, where the protocol has room for one, a message.
+func refusal(what string, err error, message string) *failure {
+	var protocol *kerr.Error
+	f := &failure{code: exitFailed, cause: err}
+	if !errors.As(err, &protocol) {
+		f.message = what + ": " + err.Error()
+		return f
+	}
+	reason := protocol.Description
+	if message != "" {
+		reason = message
+	}
+	f.message = fmt.Sprintf("%s: %s (%s)", what, strings.TrimSuffix(reason, "."), protocol.Message)
+	return f.forCode(protocol)
+}

@@ -1,0 +1,41 @@
+package cli
+
+import "iter"
+
+// nearest returns the candidate that word is most likely a misspelling of, or
+// "" if none is close.
+func nearest(word string, candidates iter.Seq[string]) string {
+	best, bestDistance := "", max(2, len(word)/3)+1
+	for c := range candidates {
+		if d := editDistance(word, c); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// editDistance counts the insertions, deletions, replacements and swaps of
+// neighbours that make b of a.
+func editDistance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	before, last, next := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range x {
+		next[0] = i + 1
+		for j := range y {
+			cost := 1
+			if x[i] == y[j] {
+				cost = 0
+			}
+			d := min(last[j]+cost, last[j+1]+1, next[j]+1)
+			if i > 0 && j > 0 && x[i] == y[j-1] && x[i-1] == y[j] {
+				d = min(d, before[j-1]+1)
+			}
+			next[j+1] = d
+		}
+		before, last, next = last, next, before
+	}
+	return last[len(y)]
+}

@@ -1,0 +1,238 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const produceLong = `Send each line of the standard input, or of files, as a record.
+
+  seq 1000 | strandline produce numbers
+  strandline produce users --key-separator : <<< 'alice:{"age":30}'
+  strandline produce images --whole cat.jpg dog.jpg
+  strandline consume old --until end --format json | strandline produce new --format json
+
+With --key-separator, what stands before the first separator of a line is the key; a line
+without one has no key. Records with the same key go to the same partition, as with every
+Kafka client.
+
+When all is sent it says how many records were acknowledged. Records that were not are
+reported with the input and the line they come from, written to --failed-to if that is
+given, and the exit code is 1. A record that its topic refuses does not stop the others; a
+broker that is lost does. With --json, the report is one JSON document on the standard output.
+
+` + recordJSONHelp
+
+type produce struct {
+	*app
+	topic         string
+	keySeparator  string
+	key           string
+	headers       []string
+	format        string
+	whole         bool
+	delimiter     string
+	emptyAsNull   bool
+	partition     int32
+	keepPartition bool
+	acks          string
+	compression   string
+	linger        time.Duration
+	failedTo      string
+
+	parse  lineParser
+	report *produceReport
+}
+
+func newProduce(a *app) *cobra.Command {
+	p := &produce{app: a}
+	cmd := &cobra.Command{
+		Use:               "produce TOPIC [FILE…]",
+		Short:             "Send lines, files or JSON as records",
+		Long:              produceLong,
+		Args:              wantArgs(1, -1, "a topic, then files"),
+		ValidArgsFunction: a.completeTopics(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.topic = args[0]
+			if !cmd.Flags().Changed("linger") && !isTerminal(a.env.Stdin) {
+				p.linger = 5 * time.Millisecond
+			}
+			return p.run(cmd, args[1:])
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&p.keySeparator, "key-separator", "k", "", "`text` between key and value in a line")
+	f.StringVar(&p.key, "key", "", "one `key` for all records")
+	f.StringArrayVarP(&p.headers, "header", "H", nil, "a header of all records, `KEY=VALUE`; may be repeated")
+	f.StringVarP(&p.format, "format", "f", "lines", "what is read: `lines`, or json for an object a line")
+	f.BoolVar(&p.whole, "whole", false, "send each file as one record, or all of the standard input")
+	f.StringVar(&p.delimiter, "delimiter", `\n`, "the `character` that ends a line")
+	f.BoolVar(&p.emptyAsNull, "empty-as-null", false, "send empty keys and values as null: a null value deletes its key in a compacted topic")
+	f.Int32VarP(&p.partition, "partition", "p", -1, "send everything to this partition `number`")
+	f.BoolVar(&p.keepPartition, "keep-partition", false, "with --format json, send each record to the partition that it names")
+	f.StringVarP(&p.acks, "acks", "a", "all", "who must have a record before it counts: `all` replicas in sync, 1 for the leader, 0 for nobody")
+	f.StringVarP(&p.compression, "compression", "z", "none", "`none`, gzip, snappy, lz4 or zstd")
+	f.DurationVar(&p.linger, "linger", 0, "how long to wait for more records to send together (default 5ms, and 0 on a terminal)")
+	f.StringVar(&p.failedTo, "failed-to", "", "`file` to write the lines to that were not acknowledged")
+	cmd.MarkFlagsMutuallyExclusive("key", "key-separator")
+	cmd.MarkFlagsMutuallyExclusive("partition", "keep-partition")
+	return cmd
+}
+
+func (p *produce) run(cmd *cobra.Command, files []string) error {
+	ctx := cmd.Context()
+	opts, err := p.options(cmd.Flags().Changed("key"))
+	if err != nil {
+		return err
+	}
+	inputs, closeInputs, err := p.open(files)
+	if err != nil {
+		return err
+	}
+	defer closeInputs()
+	if p.report, err = newProduceReport(p.app, p.topic, p.failedTo); err != nil {
+		return err
+	}
+	client, err := p.connect(ctx, opts...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	existed, err := p.lookAtTopic(ctx, client)
+	if err != nil {
+		return err
+	}
+	if len(files) == 0 && isTerminal(p.env.Stdin) {
+		p.out.note("Each line is a record; Ctrl-D ends.")
+	}
+	p.send(ctx, client, inputs)
+	if !existed && p.report.acked() > 0 {
+		p.out.remark("Topic %s did not exist: the broker created it.", p.topic)
+	}
+	return p.report.finish(p.dials)
+}
+
+// options checks the flags and makes of them what the client takes.
+func (p *produce) options(hasKey bool) ([]kgo.Opt, error) {
+	var err error
+	if p.parse, err = p.lineParser(hasKey); err != nil {
+		return nil, err
+	}
+	opts, err := producerOptions(p.acks, p.compression)
+	if err != nil {
+		return nil, err
+	}
+	opts = append(
+		opts, kgo.DefaultProduceTopic(p.topic), kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(p.linger),
+		// A record's fate must be known in the end, even if the broker is lost while it
+		// is on its way: then it is reported as not acknowledged.
+		kgo.RecordDeliveryTimeout(p.flags.timeout), kgo.AllowIdempotentProduceCancellation(),
+	)
+	if p.partition < -1 {
+		return nil, usagef("--partition %d: partitions count from 0", p.partition)
+	}
+	if p.partition >= 0 {
+		opts = append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	}
+	if p.keepPartition {
+		if p.format != "json" {
+			return nil, usagef("--keep-partition goes with --format json only")
+		}
+		opts = append(opts, kgo.RecordPartitioner(namedPartitioner{kgo.StickyKeyPartitioner(nil)}))
+	}
+	return opts, nil
+}
+
+// producerOptions are the options that produce and bench have in common.
+func producerOptions(acks, compression string) ([]kgo.Opt, error) {
+	var opts []kgo.Opt
+	switch acks {
+	case "all", "-1":
+	case "1", "leader":
+		opts = append(opts, kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite())
+	case "0", "none":
+		opts = append(opts, kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite())
+	default:
+		return nil, usagef("--acks %q: want all, 1 or 0", acks)
+	}
+	codecs := map[string]kgo.CompressionCodec{
+		"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+		"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+	}
+	codec, ok := codecs[compression]
+	if !ok {
+		return nil, usagef("--compression %q: want none, gzip, snappy, lz4 or zstd", compression)
+	}
+	return append(opts, kgo.ProducerBatchCompression(codec)), nil
+}
+
+// lookAtTopic says whether the topic is there, before a line is read: the
+// client would retry a partition or a topic that will never be.
+func (p *produce) lookAtTopic(ctx context.Context, client *kgo.Client) (existed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.flags.timeout)
+	defer cancel()
+	adm := kadm.NewClient(client)
+	m, err := adm.Metadata(ctx, p.topic)
+	if err != nil {
+		return false, err
+	}
+	t := m.Topics[p.topic]
+	switch {
+	case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
+		if all, err := adm.ListTopics(ctx); err == nil {
+			if near := nearest(p.topic, slices.Values(all.Names())); near != "" {
+				p.out.warn("there is no topic %s, and the broker may create it now; did you mean %s?", p.topic, near)
+			}
+		}
+		return false, nil
+	case t.Err != nil:
+		return false, refusal("topic "+p.topic, t.Err, "")
+	case p.partition >= int32(len(t.Partitions)):
+		return true, failf("topic %s has %s: there is no partition %d", p.topic, plural(len(t.Partitions), "partition"), p.partition).
+			hint("Partitions count from 0.")
+	}
+	return true, nil
+}
+
+// input is a stream of records with a name for reports.
+type input struct {
+	name string
+	io.Reader
+}
+
+// open opens all files before anything is sent.
+func (p *produce) open(files []string) ([]input, func(), error) {
+	if len(files) == 0 {
+		return []input{{"standard input", p.env.Stdin}}, func() {}, nil
+	}
+	var inputs []input
+	var opened []*os.File
+	closeAll := func() {
+		for _, f := range opened {
+			_ = f.Close() // It was only read.
+		}
+	}
+	for _, name := range files {
+		if name == "-" {
+			inputs = append(inputs, input{"standard input", p.env.Stdin})
+			continue
+		}
+		f, err := os.Open(name)
+		if err != nil {
+			closeAll()
+			return nil, nil, usagef("%w", err)
+		}
+		opened = append(opened, f)
+		inputs = append(inputs, input{name, f})
+	}
+	return inputs, closeAll, nil
+}

@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+type topicCreate struct {
+	*app
+	partitions  int32
+	replication int16
+	configs     []string
+	ifNotExists bool
+	dryRun      bool
+}
+
+// createdTopic is a topic as topic create reports it.
+type createdTopic struct {
+	Topic             string `json:"topic"`
+	Partitions        int32  `json:"partitions"`
+	ReplicationFactor int16  `json:"replication_factor"`
+	ID                string `json:"id"`
+	Created           bool   `json:"created"`
+}
+
+func newTopicCreate(a *app) *cobra.Command {
+	c := &topicCreate{app: a}
+	cmd := &cobra.Command{
+		Use:   "create TOPIC…",
+		Short: "Create topics",
+		Long:  "Create topics.\n\n" + columnsHelp("topic", "partitions", "replication factor", "topic id", "created (false if it was there)"),
+		Example: `  strandline topic create orders --partitions 6
+  strandline topic create events --config retention.ms=86400000 --config cleanup.policy=delete`,
+		Args:              wantArgs(1, -1, "one or more topics"),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
+	}
+	f := cmd.Flags()
+	f.Int32VarP(&c.partitions, "partitions", "p", -1, "`number` of partitions (default the broker's num.partitions)")
+	f.Int16VarP(&c.replication, "replication-factor", "r", -1, "`number` of brokers that keep a copy (default the broker's default.replication.factor)")
+	f.StringArrayVarP(&c.configs, "config", "c", nil, "a setting of the topic, `KEY=VALUE`; may be repeated")
+	f.BoolVar(&c.ifNotExists, "if-not-exists", false, "take a topic that is there already for done")
+	f.BoolVar(&c.dryRun, "dry-run", false, "ask the broker whether it would do it, and do nothing")
+	return cmd
+}
+
+func (c *topicCreate) run(ctx context.Context, topics []string) error {
+	configs, err := parseConfigs("config", c.configs)
+	if err != nil {
+		return err
+	}
+	if c.partitions < 1 && c.partitions != -1 {
+		return usagef("--partitions %d: want at least 1", c.partitions)
+	}
+	if c.replication < 1 && c.replication != -1 {
+		return usagef("--replication-factor %d: want at least 1", c.replication)
+	}
+	return c.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		create := adm.CreateTopics
+		if c.dryRun {
+			create = adm.ValidateCreateTopics
+		}
+		responses, err := create(ctx, c.partitions, c.replication, configs, topics...)
+		if err != nil {
+			return err
+		}
+		return c.print(responses, topics)
+	})
+}
+
+func (c *topicCreate) print(responses kadm.CreateTopicResponses, topics []string) error {
+	created := make([]createdTopic, 0, len(topics))
+	t := newTable("topic", ">partitions", ">replicas", "id", "created")
+	var failed []error
+	for _, name := range topics {
+		r := responses[name]
+		exists := errors.Is(r.Err, kerr.TopicAlreadyExists)
+		if r.Err != nil && !(exists && c.ifNotExists) {
+			failed = append(failed, refusal("create topic "+name, r.Err, r.ErrMessage))
+			continue
+		}
+		row := createdTopic{name, r.NumPartitions, r.ReplicationFactor, topicID(r.ID), !exists && !c.dryRun}
+		created = append(created, row)
+		t.add(name, fmt.Sprint(row.Partitions), fmt.Sprint(row.ReplicationFactor), orDash(row.ID), row.Created)
+	}
+	if c.out.form == formTable {
+		c.sayCreated(created)
+	} else if err := c.out.show(created, t); err != nil {
+		return err
+	}
+	return c.joined(failed)
+}
+
+func (c *topicCreate) sayCreated(created []createdTopic) {
+	for _, t := range created {
+		switch {
+		case c.dryRun:
+			c.out.remark("Topic %s could be created.", t.Topic)
+		case !t.Created:
+			c.out.remark("Topic %s is there already.", t.Topic)
+		default:
+			c.out.remark("Created topic %s: %s, replication factor %d.", t.Topic,
+				plural(t.Partitions, "partition"), t.ReplicationFactor)
+		}
+	}
+}
+
+// joined reports all but the last of several failures and returns the last.
+func (a *app) joined(failed []error) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	for _, err := range failed[:len(failed)-1] {
+		a.out.failure(a.explain(err))
+	}
+	return failed[len(failed)-1]
+}
