@@ -119,15 +119,14 @@ func requestOptions() []Option {
 		{
 			Name: "connections.max.idle.ms", Type: Long, Default: "600000", Check: atLeast(-1),
 			broker: func(b *Broker) any { return &b.ConnectionsMaxIdle },
-			Doc: "After how long a connection that asks for nothing is closed; -1 never " +
-				"closes it.",
+			Doc:    "After how long a connection that asks for nothing is closed; -1 never closes it.",
 		},
 		{
 			Name: "fetch.max.bytes", Type: Int, Default: "57671680",
 			Check: atLeast(1024), Update: ClusterWide,
 			broker: func(b *Broker) any { return &b.FetchMaxBytes },
-			Doc: "The most that one fetch returns, whatever the client asks for; a first " +
-				"batch may exceed it.",
+			Doc: "The most that one fetch returns, whatever the client asks for; a first batch " +
+				"may exceed it.",
 		},
 		{
 			Name: "max.incremental.fetch.session.cache.slots", Type: Int, Default: "1000",

@@ -45,23 +45,33 @@ func TestDescribeTopic(t *testing.T) {
 		want    string
 	}{
 		{
-			"all defaults", config.Sources{}, nil, "retention.ms",
+			"all defaults",
+			config.Sources{},
+			nil, "retention.ms",
 			"604800000 5 log.retention.hours=168@5",
 		},
 		{
-			"own value", config.Sources{}, values{"retention.ms": "9"}, "retention.ms",
+			"own value",
+			config.Sources{},
+			values{"retention.ms": "9"},
+			"retention.ms",
 			"9 1 retention.ms=9@1 log.retention.hours=168@5",
 		},
 		{
-			"static minutes", config.Sources{Static: values{"log.retention.minutes": "2"}}, nil,
+			"static minutes",
+			config.Sources{Static: values{"log.retention.minutes": "2"}},
+			nil,
 			"retention.ms", "120000 4 log.retention.minutes=2@4 log.retention.hours=168@5",
 		},
 		{
-			"every layer", config.Sources{
+			"every layer",
+			config.Sources{
 				Static:         values{"message.max.bytes": "1"},
 				ClusterDynamic: values{"message.max.bytes": "2"},
 				BrokerDynamic:  values{"message.max.bytes": "3"},
-			}, values{"max.message.bytes": "4"}, "max.message.bytes",
+			},
+			values{"max.message.bytes": "4"},
+			"max.message.bytes",
 			"4 1 max.message.bytes=4@1 message.max.bytes=3@2 message.max.bytes=2@3 " +
 				"message.max.bytes=1@4 message.max.bytes=1048588@5",
 		},

@@ -61,8 +61,7 @@ func parseListener(item string) (Listener, error) {
 		host = inner
 	} else if strings.ContainsAny(host, ":/[] \t") {
 		return Listener{}, fmt.Errorf("listener %q: want a host name, an IPv4 address or a "+
-			"bracketed "+
-			"IPv6 address", clip(item))
+			"bracketed IPv6 address", clip(item))
 	}
 	return Listener{Name: strings.ToUpper(name), Host: host, Port: int32(port)}, nil
 }

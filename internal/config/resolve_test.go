@@ -45,13 +45,15 @@ func TestLayersAndSynonyms(t *testing.T) {
 		},
 		{
 			"ms over minutes",
-			layers{Static: values{"log.retention.minutes": "3", "log.retention.ms": "4"}}, 4,
+			layers{Static: values{"log.retention.minutes": "3", "log.retention.ms": "4"}},
+			4,
 		},
 		{"no limit in hours", layers{Static: values{"log.retention.hours": "-1"}}, -1},
 		{"too many hours", layers{Static: values{"log.retention.hours": "2147483647"}}, 2147483647 * 3600 * 1000},
 		{
 			"cluster over static",
-			layers{Static: values{"log.retention.ms": "1"}, ClusterDynamic: values{"log.retention.ms": "2"}}, 2,
+			layers{Static: values{"log.retention.ms": "1"}, ClusterDynamic: values{"log.retention.ms": "2"}},
+			2,
 		},
 		{
 			"broker over cluster", layers{

@@ -97,8 +97,8 @@ func segmentOptions() []Option {
 				{Name: "log.roll.hours", Factor: msPerHour, Type: Int, Default: "168"},
 			},
 			topic: func(t *Topic) any { return &t.SegmentMs },
-			Doc: "At what age a segment file is closed though it is not full, so that " +
-				"retention can take it.",
+			Doc: "At what age a segment file is closed though it is not full, so that retention " +
+				"can take it.",
 		},
 		{
 			Name: "segment.jitter.ms", Type: Long, Default: "0", Check: atLeast(0), Stored: true,
@@ -120,8 +120,8 @@ func segmentOptions() []Option {
 			Name: "index.interval.bytes", Type: Int, Default: "4096", Check: atLeast(0),
 			Synonyms: []Synonym{{Name: "log.index.interval.bytes", Default: "4096"}},
 			topic:    func(t *Topic) any { return &t.IndexIntervalBytes },
-			Doc: "About how many bytes of records there are between two entries of the " +
-				"offset index.",
+			Doc: "About how many bytes of records there are between two entries of the offset " +
+				"index.",
 		},
 		{
 			Name: "preallocate", Type: Boolean, Default: "false", Stored: true,
@@ -157,8 +157,7 @@ func recordOptions() []Option {
 			Check:    oneOf("CreateTime", "LogAppendTime"),
 			Synonyms: []Synonym{{Name: "log.message.timestamp.type", Default: "CreateTime"}},
 			topic:    func(t *Topic) any { return &t.MessageTimestampType },
-			Doc: "Whether a record keeps the producer's time or gets the broker's time of " +
-				"arrival.",
+			Doc:      "Whether a record keeps the producer's time or gets the broker's time of arrival.",
 		},
 		{
 			Name: "message.timestamp.before.max.ms", Type: Long, Default: forEver,
@@ -206,8 +205,8 @@ func compactionOptions() []Option {
 			Name: "max.compaction.lag.ms", Type: Long, Default: forEver, Check: atLeast(1),
 			Synonyms: []Synonym{{Name: "log.cleaner.max.compaction.lag.ms", Default: forEver}},
 			topic:    func(t *Topic) any { return &t.MaxCompactionLagMs },
-			Doc: "After how long a record is compacted though min.cleanable.dirty.ratio is " +
-				"not reached.",
+			Doc: "After how long a record is compacted though min.cleanable.dirty.ratio is not " +
+				"reached.",
 		},
 		{
 			Name: "min.cleanable.dirty.ratio", Type: Double, Default: "0.5", Check: ratio(0, 1),
@@ -239,8 +238,8 @@ func compressionOptions() []Option {
 	return []Option{
 		{
 			Name: "compression.type", Type: String, Default: "producer",
-			Check: only("producer", "the broker stores batches as the producer compressed "+
-				"them: set it there"),
+			Check: only("producer", "the broker stores batches as the producer compressed them: "+
+				"set it there"),
 			Synonyms: []Synonym{{Name: "compression.type", Default: "producer"}},
 			Doc: "Batches are stored as the producer compressed them; Kafka's other values, " +
 				"which have the broker compress again, are refused.",
@@ -257,8 +256,8 @@ func replicationOptions() []Option {
 			Name: whose + ".replication.throttled.replicas", Type: List,
 			Check: throttledReplicas(), Stored: true,
 			Doc: "Kept and shown without effect while partitions have one replica: the replicas " +
-				"whose replication is throttled on the " + whose + "'s side, as partition:broker, or * " +
-				"for all.",
+				"whose replication is throttled on the " + whose + "'s side, as " +
+				"partition:broker, or * for all.",
 		}
 	}
 	return []Option{

@@ -36,16 +36,14 @@ const (
 // notHere are options of Kafka's that people bring along, and why they are
 // refused. It is constant.
 var notHere = map[string]string{
-	"background.threads":   noPools,
-	"num.io.threads":       noPools,
-	"num.network.threads":  noPools,
-	"num.replica.fetchers": noPools,
-	"queued.max.requests": "requests are bounded by bytes: set " +
-		"queued.max.request.bytes",
-	"broker.id": "set node.id",
-	"log.dir":   "set log.dirs",
-	"process.roles": "a node is broker and controller in one; " +
-		"leave it out",
+	"background.threads":                  noPools,
+	"num.io.threads":                      noPools,
+	"num.network.threads":                 noPools,
+	"num.replica.fetchers":                noPools,
+	"queued.max.requests":                 "requests are bounded by bytes: set queued.max.request.bytes",
+	"broker.id":                           "set node.id",
+	"log.dir":                             "set log.dirs",
+	"process.roles":                       "a node is broker and controller in one; leave it out",
 	"controller.quorum.voters":            voters,
 	"controller.quorum.bootstrap.servers": voters,
 	"controller.listener.names":           "set --cluster-listen",
@@ -62,19 +60,16 @@ var notHere = map[string]string{
 	"log.message.downconversion.enable":   removed,
 	"message.timestamp.difference.max.ms": "set message.timestamp.before.max.ms and " +
 		"message.timestamp.after.max.ms",
-	"transactional.id.expiration.ms": noTxn,
-	"transaction.max.timeout.ms":     noTxn,
-	"auto.leader.rebalance.enable": "every partition has one replica in this " +
-		"version; leave it out",
-	"remote.log.storage.system.enable": "segments are not moved to object storage " +
-		"by this version",
-	"metric.reporters": "metrics are served over HTTP; leave it out",
+	"transactional.id.expiration.ms":   noTxn,
+	"transaction.max.timeout.ms":       noTxn,
+	"auto.leader.rebalance.enable":     "every partition has one replica in this version; leave it out",
+	"remote.log.storage.system.enable": "segments are not moved to object storage by this version",
+	"metric.reporters":                 "metrics are served over HTTP; leave it out",
 	"log.flush.start.offset.checkpoint.interval.ms": "set " +
 		"log.flush.offset.checkpoint.interval.ms, which covers both",
 	"replica.high.watermark.checkpoint.interval.ms": "set " +
 		"log.flush.offset.checkpoint.interval.ms, which covers both",
-	"log.cleaner.io.buffer.size": "the cleaner's buffers are sized by its " +
-		"work; leave it out",
+	"log.cleaner.io.buffer.size": "the cleaner's buffers are sized by its work; leave it out",
 }
 
 // notHerePrefixes are whole families of such options. It is constant.
@@ -83,10 +78,9 @@ var notHerePrefixes = map[string]string{
 	"sasl.":                  noSecrets,
 	"listener.name.":         noSecrets,
 	"transaction.state.log.": noTxn,
-	"group.consumer.": "the consumer group protocol of KIP-848 is not available in this " +
-		"version",
-	"group.share.":   "share groups are not available",
-	"group.streams.": "streams groups are not available",
+	"group.consumer.":        "the consumer group protocol of KIP-848 is not available in this version",
+	"group.share.":           "share groups are not available",
+	"group.streams.":         "streams groups are not available",
 }
 
 // nearest returns the option whose name differs least, if it differs little.

@@ -71,8 +71,7 @@ func (s *State) replaceConfig(
 		}
 		if c.Value == nil {
 			return nil, refuse(kafka.ErrInvalidRequest, "Null value not supported for : %s. "+
-				"Leave the option out "+
-				"for the default", c.Name)
+				"Leave the option out for the default", c.Name)
 		}
 		values[c.Name] = strings.TrimSpace(*c.Value)
 	}
@@ -118,8 +117,7 @@ func (s *State) changeValue(
 	}
 	if c.Value == nil {
 		return refuse(kafka.ErrInvalidRequest, "Null value not supported for : %s. Delete the "+
-			"option for the "+
-			"default", c.Name)
+			"option for the default", c.Name)
 	}
 	switch c.Op {
 	case kmsg.IncrementalAlterConfigOpSet:
@@ -143,8 +141,7 @@ func (s *State) changeList(
 	o, _ := config.Lookup(scopeOf(r), c.Name)
 	if o.Type != config.List {
 		return refuse(kafka.ErrInvalidConfig, "items can be added to a list and taken out of "+
-			"one, and %s is a "+
-			"%v: set it", c.Name, o.Type)
+			"one, and %s is a %v: set it", c.Name, o.Type)
 	}
 	text, set := values[c.Name]
 	if !set {
@@ -219,8 +216,7 @@ func (s *State) checkValues(r metadata.Resource, set, values map[string]string) 
 		switch {
 		case o.Update == config.ReadOnly:
 			return refuse(kafka.ErrInvalidRequest, "Cannot update these configs dynamically: %s. "+
-				"Set it where the "+
-				"broker is started, and start it again", name)
+				"Set it where the broker is started, and start it again", name)
 		case o.Update == config.PerBroker && r.Name == "":
 			return refuse(kafka.ErrInvalidRequest, "%s can be set for one broker at a time only: "+
 				"name the broker",
@@ -265,8 +261,7 @@ func (s *State) resource(
 		id, err := strconv.ParseInt(name, 10, 32)
 		if err != nil || strconv.FormatInt(id, 10) != name {
 			return r, refuse(kafka.ErrInvalidRequest, "broker %q is no number: name a broker by "+
-				"its id, or none "+
-				"for all of them", name)
+				"its id, or none for all of them", name)
 		}
 		if _, ok := s.image.Broker(kafka.BrokerID(id)); !ok {
 			return r, refuse(kafka.ErrInvalidRequest, "there is no broker %d", id)

@@ -71,7 +71,9 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 		{topic, "a", change{"retention.ms!"}, kafka.ErrInvalidRequest, "Null value", nil},
 		{topic, "a", change{"retention.ms=1", "-retention.ms"}, kafka.ErrInvalidRequest, "twice", nil},
 		{
-			topic, "a", change{"min.compaction.lag.ms=5", "max.compaction.lag.ms=4"}, kafka.ErrInvalidConfig,
+			topic, "a",
+			change{"min.compaction.lag.ms=5", "max.compaction.lag.ms=4"},
+			kafka.ErrInvalidConfig,
 			"may not exceed", nil,
 		},
 		{topic, "b", change{"retention.ms=1"}, kafka.ErrUnknownTopicOrPartition, "no topic", nil},
@@ -82,7 +84,8 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 		{broker, "1", change{"fetch.max.bytes=1"}, kafka.ErrInvalidConfig, "want at least 1024", nil},
 		{broker, "1", change{"num.io.threads=1"}, kafka.ErrInvalidConfig, "no thread pools", nil},
 		{
-			broker, "", change{"log.cleaner.max.compaction.lag.ms=1", "log.cleaner.min.compaction.lag.ms=2"},
+			broker, "",
+			change{"log.cleaner.max.compaction.lag.ms=1", "log.cleaner.min.compaction.lag.ms=2"},
 			kafka.ErrInvalidConfig, "may not exceed", nil,
 		},
 		{broker, "2", change{"fetch.max.bytes=2048"}, kafka.ErrInvalidRequest, "there is no broker 2", nil},

@@ -57,8 +57,7 @@ func (s *State) grow(
 		return nil, refuse(kafka.ErrUnknownTopicOrPartition, "there is no topic %q", req.Topic)
 	case metadata.IsInternal(t.Name):
 		return nil, refuse(kafka.ErrInvalidPartitions, "topic %s cannot grow: groups are found "+
-			"by hashing over "+
-			"its %d partitions", t.Name, len(t.Partitions))
+			"by hashing over its %d partitions", t.Name, len(t.Partitions))
 	}
 	have, want := len(t.Partitions), int(req.Count)
 	switch {
@@ -66,8 +65,8 @@ func (s *State) grow(
 		return nil, refuse(kafka.ErrInvalidPartitions, "Topic already has %d partition(s).", have)
 	case want < have:
 		return nil, refuse(kafka.ErrInvalidPartitions, "The topic %s currently has %d "+
-			"partition(s); %d would not "+
-			"be an increase. A topic cannot shrink: create another and copy the records",
+			"partition(s); %d would not be an increase. A topic cannot shrink: create another "+
+			"and copy the records",
 			t.Name, have, want)
 	}
 	partitions, err := placeMore(t, req, want-have, place)
@@ -87,8 +86,7 @@ func placeMore(
 	}
 	if len(req.Assignment) != more {
 		return nil, refuse(kafka.ErrInvalidReplicaAssignment, "%d partitions are to be added, "+
-			"and %d "+
-			"assignments are given: give one for each", more, len(req.Assignment))
+			"and %d assignments are given: give one for each", more, len(req.Assignment))
 	}
 	lists := make([][]int32, more)
 	for i := range lists {
@@ -101,9 +99,8 @@ func placeMore(
 func growthWarning(r *metadata.PartitionsAdded) string {
 	return fmt.Sprintf("from now on most keys map to other partitions than before (there are %d "+
 		"instead of %d): what a key had before stays in its old partition, so its order holds "+
-		"only before and "+
-		"after, not across. If order per key matters, let consumers reach the end of the old "+
-		"partitions before "+
-		"producers go on, or create a new topic with enough partitions and copy the records over",
+		"only before and after, not across. If order per key matters, let consumers reach the "+
+		"end of the old partitions before producers go on, or create a new topic with enough "+
+		"partitions and copy the records over",
 		int(r.First)+len(r.Partitions), r.First)
 }

@@ -112,8 +112,7 @@ func (c *creation) checkName(name string) *kafka.Error {
 	}
 	if taken {
 		return refuse(kafka.ErrInvalidTopicException, "Topic '%s' collides with existing topic: "+
-			"%s. "+
-			"Names that differ only in '.' and '_' cannot be told apart in metrics: choose "+
+			"%s. Names that differ only in '.' and '_' cannot be told apart in metrics: choose "+
 			"another", name, other)
 	}
 	return nil
@@ -129,8 +128,7 @@ func (c *creation) checkConfigs(
 	for _, v := range configs {
 		if v.Value == nil {
 			return nil, refuse(kafka.ErrInvalidConfig, "Null value not supported for topic "+
-				"configs: %s. "+
-				"Leave the option out for the default", v.Name)
+				"configs: %s. Leave the option out for the default", v.Name)
 		}
 		values[v.Name] = strings.TrimSpace(*v.Value)
 	}
@@ -155,13 +153,11 @@ func (c *creation) partitions(
 	}
 	if n <= 0 {
 		return nil, refuse(kafka.ErrInvalidPartitions, "a topic cannot have %d partitions: ask "+
-			"for at least 1, "+
-			"or for -1 to get the broker's default", n)
+			"for at least 1, or for -1 to get the broker's default", n)
 	}
 	if factor <= 0 {
 		return nil, refuse(kafka.ErrInvalidReplicationFactor, "a partition cannot have %d "+
-			"replicas: ask for at "+
-			"least 1, or for -1 to get the broker's default", factor)
+			"replicas: ask for at least 1, or for -1 to get the broker's default", factor)
 	}
 	return c.placement.spread(int(n), int(factor))
 }
@@ -170,15 +166,14 @@ func (c *creation) partitions(
 func (c *creation) assigned(t *kmsg.CreateTopicsRequestTopic) ([]metadata.Partition, *kafka.Error) {
 	if t.NumPartitions != fromDefaults || t.ReplicationFactor != fromDefaults {
 		return nil, refuse(kafka.ErrInvalidRequest, "with a replica assignment, the number of "+
-			"partitions and "+
-			"the replication factor must be -1, not %d and %d", t.NumPartitions, t.ReplicationFactor)
+			"partitions and the replication factor must be -1, not %d and %d",
+			t.NumPartitions, t.ReplicationFactor)
 	}
 	lists := make([][]int32, len(t.ReplicaAssignment))
 	for _, a := range t.ReplicaAssignment {
 		if a.Partition < 0 || int(a.Partition) >= len(lists) {
 			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "partitions must be numbered "+
-				"from 0 to %d "+
-				"without a gap; there is a number %d", len(lists)-1, a.Partition)
+				"from 0 to %d without a gap; there is a number %d", len(lists)-1, a.Partition)
 		}
 		if lists[a.Partition] != nil {
 			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "partition %d is assigned "+

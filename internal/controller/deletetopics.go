@@ -74,8 +74,7 @@ func (s *State) doomed(a kmsg.DeleteTopicsRequestTopic) (*metadata.Topic, *kafka
 			*a.Topic)
 	case a.Topic == nil && id.IsZero():
 		return nil, refuse(kafka.ErrInvalidRequest, "an item names neither a topic nor an id: "+
-			"give the one or "+
-			"the other")
+			"give the one or the other")
 	case a.Topic == nil:
 		if t = s.image.TopicByID(id); t == nil {
 			return nil, refuse(kafka.ErrUnknownTopicID, "no topic has the id %s: it was deleted, "+
@@ -88,8 +87,8 @@ func (s *State) doomed(a kmsg.DeleteTopicsRequestTopic) (*metadata.Topic, *kafka
 	}
 	if metadata.IsInternal(t.Name) {
 		return nil, refuse(kafka.ErrInvalidRequest, "topic %s is the brokers' own and holds what "+
-			"groups have "+
-			"committed: it cannot be deleted; delete groups or their offsets instead", t.Name)
+			"groups have committed: it cannot be deleted; delete groups or their offsets "+
+			"instead", t.Name)
 	}
 	return t, nil
 }

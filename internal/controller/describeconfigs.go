@@ -55,8 +55,7 @@ func describeResource(
 		}
 		if r.ResourceName != strconv.Itoa(int(self)) {
 			return nil, refuse(kafka.ErrInvalidRequest, "Unexpected broker id, expected %d or "+
-				"empty string, but "+
-				"received %s: ask that broker", self, r.ResourceName)
+				"empty string, but received %s: ask that broker", self, r.ResourceName)
 		}
 		return sources.DescribeBroker(), nil
 	}

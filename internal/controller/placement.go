@@ -49,8 +49,8 @@ func (p *placement) spread(partitions, factor int) ([]metadata.Partition, *kafka
 	}
 	if factor > len(p.brokers) {
 		return nil, refuse(kafka.ErrInvalidReplicationFactor, "Unable to replicate the partition "+
-			"%d time(s): "+
-			"there are %d broker(s). Ask for at most that many replicas, or start more brokers",
+			"%d time(s): there are %d broker(s). Ask for at most that many replicas, or start "+
+			"more brokers",
 			factor, len(p.brokers))
 	}
 	out := make([]metadata.Partition, partitions)
@@ -93,8 +93,7 @@ func (p *placement) given(lists [][]int32, factor int) ([]metadata.Partition, *k
 				"names no replica")
 		case len(list) != factor:
 			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "the assignments have %d and "+
-				"%d replicas: "+
-				"give every partition as many", factor, len(list))
+				"%d replicas: give every partition as many", factor, len(list))
 		}
 		for _, id := range list {
 			id := kafka.BrokerID(id)
@@ -110,8 +109,7 @@ func (p *placement) given(lists [][]int32, factor int) ([]metadata.Partition, *k
 		}
 		if out[i] = p.alive(replicas); len(out[i].ISR) == 0 {
 			return nil, refuse(kafka.ErrInvalidReplicaAssignment, "none of the brokers %v is "+
-				"available to lead "+
-				"the partition", replicas)
+				"available to lead the partition", replicas)
 		}
 	}
 	return out, nil
@@ -136,16 +134,14 @@ func (p *placement) alive(replicas []kafka.BrokerID) metadata.Partition {
 func (p *placement) admit(partitions, factor int) *kafka.Error {
 	if p.partitions+partitions > maxPartitionsPerRequest {
 		return refuse(kafka.ErrPolicyViolation, "one request may create %d partitions, and this "+
-			"one asks for "+
-			"%d or more: spread it over several requests",
+			"one asks for %d or more: spread it over several requests",
 			maxPartitionsPerRequest, p.partitions+partitions)
 	}
 	if have := p.existing + p.replicas; have+partitions*factor > p.limit {
 		return refuse(kafka.ErrPolicyViolation, "the cluster has %d partition replicas and may "+
-			"have %d "+
-			"(max.partitions.per.broker=%d with %d brokers), and %d more are asked for: delete "+
-			"topics, raise the "+
-			"limit, or add brokers", have, p.limit, p.perNode, len(p.all), partitions*factor)
+			"have %d (max.partitions.per.broker=%d with %d brokers), and %d more are asked for: "+
+			"delete topics, raise the limit, or add brokers",
+			have, p.limit, p.perNode, len(p.all), partitions*factor)
 	}
 	return nil
 }

@@ -26,8 +26,9 @@ type Registration struct {
 	Clean bool
 }
 
-// Boot founds the cluster where there is none, and registers this broker. The
-// quorum must be ready. It returns the cluster's id.
+// Boot founds the cluster where there is none, registers this broker, and shows
+// those who watch what there is. The quorum must be ready. It returns the cluster's
+// id.
 func (c *ControlPlane) Boot(ctx context.Context, r Registration) (string, error) {
 	founding := r.ClusterID
 	if founding == "" {
@@ -40,8 +41,8 @@ func (c *ControlPlane) Boot(ctx context.Context, r Registration) (string, error)
 	}
 	if r.ClusterID != "" && r.ClusterID != clusterID {
 		return "", fmt.Errorf("the data directory belongs to cluster %s, and its metadata is of "+
-			"cluster %s: "+
-			"they were not made together; restore the one or the other", r.ClusterID, clusterID)
+			"cluster %s: they were not made together; restore the one or the other",
+			r.ClusterID, clusterID)
 	}
 	resp, err := decide(ctx, c, "register the broker", r,
 		func(s *controller.State, r Registration) (*kmsg.BrokerRegistrationResponse, []metadata.Record) {
@@ -51,10 +52,16 @@ func (c *ControlPlane) Boot(ctx context.Context, r Registration) (string, error)
 		return "", err
 	}
 	if code := kafka.Code(resp.ErrorCode); code != kafka.ErrNone {
-		return "", &kafka.Error{Code: code, Message: fmt.Sprintf("broker %d may not join cluster %s with the "+
-			"addresses %v", c.controller.Self, clusterID, r.Endpoints)}
+		return "", &kafka.Error{Code: code, Message: fmt.Sprintf(
+			"broker %d may not join cluster %s with the addresses %v",
+			c.controller.Self, clusterID, r.Endpoints)}
 	}
-	return clusterID, nil
+	_, err = decide(ctx, c, "show the metadata", struct{}{},
+		func(*controller.State, struct{}) (struct{}, []metadata.Record) {
+			c.watch()
+			return struct{}{}, nil
+		})
+	return clusterID, err
 }
 
 func (c *ControlPlane) registration(

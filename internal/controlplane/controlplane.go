@@ -49,6 +49,12 @@ type ControlPlane struct {
 	// state is what decisions see: the image and all that is staged on it.
 	state  *controller.State
 	staged []staged
+	// watching says that the watchers are told of new images; shown is the last
+	// that they know.
+	watching bool
+	shown    *metadata.Image
+	// deleted are topics that went before anybody watched.
+	deleted []metadata.TopicChange
 }
 
 // staged is an entry that was decided and is not committed yet.
@@ -75,6 +81,7 @@ func New(opt Options) (*ControlPlane, error) {
 		return nil, err
 	}
 	c.image.Store(empty)
+	c.shown = empty
 	c.broker.Store(broker)
 	return c, c.resetState()
 }
@@ -87,6 +94,11 @@ func (c *ControlPlane) Attach(p Proposer) { c.proposer = p }
 // loop: f must not wait for a decision, and what it takes long for holds up all
 // others. Image returns the new image by then. It must be called before the quorum
 // runs.
+//
+// The first call comes when Boot has registered the broker, for all that was
+// learned until then at once: a log of thousands of entries is no thousands of
+// steps. Its delta begins with the topics whose deletion was replayed, since a
+// crash may have left files of theirs.
 func (c *ControlPlane) OnImage(f func(old, new *metadata.Image, d metadata.Delta)) {
 	c.watchers = append(c.watchers, f)
 }
@@ -176,10 +188,37 @@ func (c *ControlPlane) publish(image *metadata.Image, delta metadata.Delta) {
 	if len(delta.Configs) > 0 {
 		c.configure(image)
 	}
-	old := c.image.Swap(image)
+	c.image.Store(image)
+	if !c.watching {
+		for _, change := range delta.Topics {
+			if change.New == nil {
+				c.deleted = append(c.deleted, change)
+			}
+		}
+		return
+	}
+	c.show(image, delta)
+}
+
+// show tells the watchers of an image.
+func (c *ControlPlane) show(image *metadata.Image, delta metadata.Delta) {
+	old := c.shown
+	c.shown = image
 	for _, f := range c.watchers {
 		f(old, image, delta)
 	}
+}
+
+// watch begins to tell the watchers of images.
+func (c *ControlPlane) watch() {
+	if c.watching {
+		return
+	}
+	c.watching = true
+	delta := metadata.Diff(c.shown, c.image.Load())
+	delta.Topics = append(c.deleted, delta.Topics...)
+	c.deleted = nil
+	c.show(c.image.Load(), delta)
 }
 
 // configure resolves the broker's configuration anew.

@@ -95,8 +95,7 @@ func (e *editor) cluster(r *ClusterRecord) string {
 		return "the cluster's id is empty"
 	case r.Level < 1 || r.Level > CurrentLevel:
 		return fmt.Sprintf("the cluster uses level %d of the metadata, and this version knows 1 "+
-			"to %d: "+
-			"run a newer version", r.Level, CurrentLevel)
+			"to %d: run a newer version", r.Level, CurrentLevel)
 	}
 	e.clusterID, e.level, e.lastBrokerEpoch = r.ClusterID, r.Level, r.LastBrokerEpoch
 	return ""

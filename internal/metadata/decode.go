@@ -24,8 +24,8 @@ func (e *FormatError) Error() string {
 // DecodeRecords is the inverse of AppendRecords. The records do not alias data.
 func DecodeRecords(data []byte) ([]Record, error) {
 	if len(data) == 0 || data[0] != entryVersion {
-		return nil, &FormatError{Reason: "these are not records of version 1: " +
-			"a newer version of Strandline wrote them, or they are damaged"}
+		return nil, &FormatError{Reason: "these are not records of version 1: a newer version of " +
+			"Strandline wrote them, or they are damaged"}
 	}
 	return decodeFrames(data[1:], 1)
 }

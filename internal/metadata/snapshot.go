@@ -55,8 +55,8 @@ func (m *Image) Records() []Record {
 func DecodeSnapshot(data []byte) (*Image, error) {
 	body, ok := bytes.CutPrefix(data, []byte(snapshotMagic))
 	if !ok || len(body) < crcSize {
-		return nil, &FormatError{Reason: "this is not a metadata snapshot of version 1: " +
-			"a newer version of Strandline wrote it, or it is damaged"}
+		return nil, &FormatError{Reason: "this is not a metadata snapshot of version 1: a newer " +
+			"version of Strandline wrote it, or it is damaged"}
 	}
 	end := len(data) - crcSize
 	if checksum(data[:end]) != binary.BigEndian.Uint32(data[end:]) {
