@@ -43,7 +43,7 @@ started with.
 A topic's options are given when it is created and can be changed at any time:
 
     strandline topic create orders --config retention.ms=86400000
-    strandline topic alter orders --set retention.ms=-1
+    strandline topic alter orders --config retention.ms=-1
 
 An option that is not here is refused, never ignored. One that is **kept** is checked,
 stored and shown, but has no effect in this version; its text says why.

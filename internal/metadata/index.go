@@ -72,35 +72,42 @@ func idShard(id kafka.TopicID) byte { return id[len(id)-1] }
 // that a batch copies nothing twice.
 type topicEditor struct {
 	topicIndex
-	ownNames, ownIDs [shards]bool
-	ownSorted        bool
+	ownNames, ownIDs [shards]bool // Maps.
+	owned            bool         // The upper levels.
 }
 
 func (x *topicIndex) edit() *topicEditor {
-	e := &topicEditor{topicIndex: *x}
-	names, ids := new([shards]map[string]*Topic), new([shards]map[kafka.TopicID]*Topic)
-	if x.names != nil {
-		*names, *ids = *x.names, *x.ids
+	return &topicEditor{topicIndex: *x}
+}
+
+// own copies the upper levels before the first change.
+func (e *topicEditor) own() {
+	if e.owned {
+		return
 	}
-	e.names, e.ids = names, ids
-	return e
+	e.owned = true
+	names, ids := new([shards]map[string]*Topic), new([shards]map[kafka.TopicID]*Topic)
+	if e.names != nil {
+		*names, *ids = *e.names, *e.ids
+	}
+	e.names, e.ids, e.sorted = names, ids, slices.Clone(e.sorted)
 }
 
 // put adds a topic or replaces the one of the same name and id.
 func (e *topicEditor) put(t *Topic) {
+	e.own()
 	names := e.nameMap(t.Name)
 	_, known := names[t.Name]
 	names[t.Name] = t
 	e.idMap(t.ID)[t.ID] = t
-	e.ownSpine()
 	chunk, i := e.find(t.Name)
 	switch {
 	case known:
-		e.own(chunk)[i] = t
+		e.ownChunk(chunk)[i] = t
 	case len(e.sorted) == 0:
 		e.sorted = append(e.sorted, []*Topic{t})
 	default:
-		e.sorted[chunk] = slices.Insert(e.own(chunk), i, t)
+		e.sorted[chunk] = slices.Insert(e.ownChunk(chunk), i, t)
 		e.split(chunk)
 	}
 	if !known {
@@ -110,11 +117,11 @@ func (e *topicEditor) put(t *Topic) {
 
 // remove removes a topic that is there.
 func (e *topicEditor) remove(t *Topic) {
+	e.own()
 	delete(e.nameMap(t.Name), t.Name)
 	delete(e.idMap(t.ID), t.ID)
-	e.ownSpine()
 	chunk, i := e.find(t.Name)
-	e.sorted[chunk] = slices.Delete(e.own(chunk), i, i+1)
+	e.sorted[chunk] = slices.Delete(e.ownChunk(chunk), i, i+1)
 	if len(e.sorted[chunk]) == 0 {
 		e.sorted = slices.Delete(e.sorted, chunk, chunk+1)
 	}
@@ -148,15 +155,8 @@ func cloneMap[K comparable, V any](m map[K]V) map[K]V {
 	return out
 }
 
-func (e *topicEditor) ownSpine() {
-	if !e.ownSorted {
-		e.ownSorted = true
-		e.sorted = slices.Clone(e.sorted)
-	}
-}
-
-// own returns a chunk that may be changed in place.
-func (e *topicEditor) own(chunk int) []*Topic {
+// ownChunk returns a chunk that may be changed in place.
+func (e *topicEditor) ownChunk(chunk int) []*Topic {
 	// A chunk of a batch's own has room to spare, a shared one never has: see
 	// finish.
 	if c := e.sorted[chunk]; cap(c) == len(c) {
@@ -167,7 +167,7 @@ func (e *topicEditor) own(chunk int) []*Topic {
 
 // finish returns the index. The editor must not be used after.
 func (e *topicEditor) finish() topicIndex {
-	if e.ownSorted {
+	if e.owned {
 		for i, c := range e.sorted {
 			e.sorted[i] = slices.Clip(c)
 		}
