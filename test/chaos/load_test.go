@@ -64,7 +64,7 @@ func startLoad(t *testing.T, addr, topic string, partitions int32, producers int
 	}
 	defer adm.Close()
 	// Small segments, so that faults meet rolls as well.
-	small := "262144"
+	small := "1048576" // The least there is.
 	if _, err := adm.CreateTopic(ctx, partitions, 1, map[string]*string{"segment.bytes": &small}, topic); err != nil {
 		t.Fatalf("create topic: %v", err)
 	}
