@@ -132,7 +132,9 @@ func drive(b *testing.B, l load, api func(key int16) (wire.API, bool)) {
 }
 
 // one returns a table of a single API.
-func one(handle func(ctx context.Context, r *wire.Request) wire.Response) func(int16) (wire.API, bool) {
+func one(
+	handle func(ctx context.Context, r *wire.Request) wire.Response,
+) func(int16) (wire.API, bool) {
 	api := wire.API{Max: 3, FlexibleFrom: flexibleFrom, Quick: true, Handle: handle}
 	return func(int16) (wire.API, bool) { return api, true }
 }
@@ -267,7 +269,8 @@ func BenchmarkSendFile(b *testing.B) {
 	if _, err := f.WriteAt(make([]byte, 8<<20), 0); err != nil {
 		b.Fatal(err)
 	}
-	for _, size := range []int64{1 << 10, 4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20, 8 << 20} {
+	for _, kib := range []int64{1, 4, 16, 32, 64, 128, 1024, 8192} {
+		size := kib << 10
 		b.Run(fmt.Sprintf("size=%d", size), func(b *testing.B) {
 			answer := &sendChunk{chunk: &stored{f, size}}
 			drive(b, load{key: keyEcho, size: 100, depth: 2, bytes: size},

@@ -30,6 +30,8 @@ type Conn struct {
 	out  flusher
 	quit chan struct{} // Closed by kill.
 
+	spare spareRequests
+
 	killOnce sync.Once
 	killed   *closeError // Set before quit is closed.
 

@@ -39,7 +39,6 @@ type flusher struct {
 	// answer left the queue.
 	changed chan struct{}
 	waiting bool
-	spare   []*Request
 
 	// What follows belongs to the holder of the role.
 	w         *Writer
@@ -47,9 +46,8 @@ type flusher struct {
 	blocked   bool // The socket took no more, and the holder did not wait.
 	writeErr  error
 	discard   bool
-	encodeErr error         // Ends the connection once what came before was sent.
-	timer     *time.Timer   // Nil before its first use.
-	timerAt   time.Time     // When it fires, or fired.
+	encodeErr error // Ends the connection once what came before was sent.
+	alarm     alarm
 	loop      chan struct{} // Signals the write loop, nil before its start.
 	loopDone  chan struct{}
 	// writable is writeSocket as a value, made once.
@@ -58,25 +56,17 @@ type flusher struct {
 
 func (f *flusher) init() { f.changed = make(chan struct{}, 1) }
 
-// takeRequest returns a Request to fill in. Requests are used again only within
-// their connection: a Wake that comes too late then wakes nobody else's.
-func (f *flusher) takeRequest() *Request {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if n := len(f.spare); n > 0 {
-		req := f.spare[n-1]
-		f.spare = f.spare[:n-1]
-		return req
-	}
-	return &Request{Conn: f.conn}
-}
-
 // push queues an answer. It reports whether the queue is full now.
 func (f *flusher) push(req *Request, resp Response) (full bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queue.push(pending{req, resp})
-	return f.queue.len() >= f.conn.server.limits.Load().MaxPipelined
+	return !f.hasSpace()
+}
+
+// hasSpace reports whether another answer may be queued. The caller holds mu.
+func (f *flusher) hasSpace() bool {
+	return f.queue.len() < f.conn.server.limits.Load().MaxPipelined
 }
 
 // kick sends what is ready, as far as that needs no waiting.
@@ -219,24 +209,8 @@ func (f *flusher) ready(p pending, stop bool) bool {
 	if left <= 0 {
 		return true
 	}
-	f.arm(now, left)
+	f.alarm.set(now, left, f.wake)
 	return false
-}
-
-// arm makes the timer fire when no more than left is left. A timer that fires too early is left
-// alone: when it does, it is set for whatever then heads the queue. So a
-// connection with steady traffic sets it once per deadline, not per request.
-func (f *flusher) arm(now time.Time, left time.Duration) {
-	at := now.Add(left)
-	switch {
-	case f.timer == nil:
-		f.timer = time.AfterFunc(left, f.wake)
-	case f.timerAt.After(now) && !f.timerAt.After(at):
-		return
-	default:
-		f.timer.Reset(left)
-	}
-	f.timerAt = at
 }
 
 func (f *flusher) pop() {
@@ -257,16 +231,8 @@ func (f *flusher) finished(req *Request, responseBytes int64, dropped bool) {
 			Dropped: dropped,
 		})
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.spare) < maxSpareRequests {
-		f.spare = append(f.spare, req)
-	}
+	f.conn.spare.put(req)
 }
-
-// maxSpareRequests bounds the Requests that a connection keeps for its next
-// ones.
-const maxSpareRequests = 32
 
 // send writes what was encoded.
 func (f *flusher) send() {
@@ -320,12 +286,6 @@ func (f *flusher) dropWriter() {
 		f.conn.server.returnWriter(f.w)
 		f.w = nil
 	}
-}
-
-// waitForSpace waits until the queue is no longer full.
-func (f *flusher) waitForSpace() error {
-	f.wait(func() bool { return f.queue.len() < f.conn.server.limits.Load().MaxPipelined })
-	return nil
 }
 
 // stopWaiting makes the connection answer what it has and say goodbye.
@@ -398,9 +358,7 @@ func (f *flusher) close() {
 	f.dropWriter()
 	f.encodeReady()
 	f.dropWriter()
-	if f.timer != nil {
-		f.timer.Stop()
-	}
+	f.alarm.stop()
 	if f.loop != nil {
 		close(f.loop)
 		<-f.loopDone

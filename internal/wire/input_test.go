@@ -19,6 +19,9 @@ func sized(b ...byte) []byte {
 
 func TestInvalidInputClosesTheConnection(t *testing.T) {
 	header := func(key, version byte) []byte { return []byte{key >> 7, key, 0, version, 0, 0, 0, 1} }
+	tagged := func(tags string) []byte {
+		return sized(append(append(header(18, 2), 0xff, 0xff), tags...)...)
+	}
 	for _, test := range []struct {
 		name string
 		in   []byte
@@ -37,9 +40,9 @@ func TestInvalidInputClosesTheConnection(t *testing.T) {
 		{"negative client id", sized(append(header(18, 0), 0xff, 0xfe)...), "negative length -2"},
 		{"long client id", sized(append(header(18, 0), 0x7f, 0xff, 'x')...), "ends early"},
 		{"no tags", sized(append(header(18, 2), 0xff, 0xff)...), "ends early"},
-		{"many tags", sized(append(header(18, 2), 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f)...), "ends early"},
-		{"long tag", sized(append(header(18, 2), 0xff, 0xff, 1, 0, 0xff, 0xff, 0xff, 0xff, 0x0f)...), "ends early"},
-		{"endless varint", sized(append(append(header(18, 2), 0xff, 0xff), []byte(strings.Repeat("\xff", 11))...)...), "more than 32 bits"},
+		{"many tags", tagged("\xff\xff\xff\xff\x0f"), "ends early"},
+		{"long tag", tagged("\x01\x00\xff\xff\xff\xff\x0f"), "ends early"},
+		{"endless varint", tagged(strings.Repeat("\xff", 11)), "more than 32 bits"},
 		{"HTTP", []byte("GET / HTTP/1.1\r\n\r\n"), "an HTTP request on a Kafka listener"},
 		{"HTTP/2", []byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "an HTTP request on a Kafka listener"},
 		{"TLS", []byte{0x16, 3, 1, 2, 0, 1, 0}, "security.protocol=PLAINTEXT"},
@@ -137,7 +140,8 @@ func TestDecodeTurnsAPanicIntoAnError(t *testing.T) {
 	if !errors.As(err, &p) || !strings.Contains(err.Error(), "index out of range") {
 		t.Errorf("got %v", err)
 	}
-	if err := wire.Decode(func() error { return io.ErrUnexpectedEOF }); !errors.Is(err, io.ErrUnexpectedEOF) {
+	err = wire.Decode(func() error { return io.ErrUnexpectedEOF })
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -123,8 +123,9 @@ func TestLimitsCanBeChanged(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	good := func() wire.Options {
 		return wire.Options{
-			Listeners: []wire.Listener{{}}, Limits: wire.DefaultLimits(), Logger: slog.New(slog.DiscardHandler),
-			APIs: func(int16) (wire.API, bool) { return wire.API{}, false },
+			Listeners: []wire.Listener{{}}, Limits: wire.DefaultLimits(),
+			Logger: slog.New(slog.DiscardHandler),
+			APIs:   func(int16) (wire.API, bool) { return wire.API{}, false },
 		}
 	}
 	if _, err := wire.New(good()); err != nil {

@@ -23,8 +23,8 @@ func TestAnyTrafficIsAnsweredInOrder(t *testing.T) {
 		rapid.Check(t, func(rt *rapid.T) {
 			c := b.dial()
 			defer c.Close()
-			keys := rapid.SliceOfN(rapid.SampledFrom([]int16{keyEcho, keyPark, keyPoll, keyHold, keyMute}), 1, 60).
-				Draw(rt, "keys")
+			kinds := rapid.SampledFrom([]int16{keyEcho, keyPark, keyPoll, keyHold, keyMute})
+			keys := rapid.SliceOfN(kinds, 1, 60).Draw(rt, "keys")
 			var in []byte
 			var want []string
 			parked := 0

@@ -367,7 +367,7 @@ func (r *reader) handle(ctx context.Context, frame []byte) error {
 	if err != nil && supported {
 		return invalid("API key %d, version %d: %w", h.key, h.version, err)
 	}
-	req := r.conn.out.takeRequest()
+	req := r.conn.spare.take(r.conn)
 	if string(h.clientID) != r.clientID {
 		r.clientID = string(h.clientID)
 	}
@@ -409,7 +409,7 @@ func (r *reader) answer(ctx context.Context, api API, req *Request) error {
 	r.unflushed = true
 	if full := r.conn.out.push(req, resp); full {
 		r.flush()
-		return r.conn.out.waitForSpace()
+		r.conn.out.wait(r.conn.out.hasSpace)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -126,4 +127,35 @@ func Decode(decode func() error) (err error) {
 		}
 	}()
 	return decode()
+}
+
+// maxSpareRequests bounds the Requests that a connection keeps for its next
+// ones.
+const maxSpareRequests = 32
+
+// spareRequests are Requests whose life is over. They are used again only within
+// their connection: a Wake that comes too late then wakes nobody else's.
+type spareRequests struct {
+	mu   sync.Mutex
+	list []*Request
+}
+
+func (s *spareRequests) take(c *Conn) *Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.list)
+	if n == 0 {
+		return &Request{Conn: c}
+	}
+	req := s.list[n-1]
+	s.list = s.list[:n-1]
+	return req
+}
+
+func (s *spareRequests) put(req *Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) < maxSpareRequests {
+		s.list = append(s.list, req)
+	}
 }

@@ -87,7 +87,9 @@ func TestDeadConnectionReleasesEverything(t *testing.T) {
 	eachNetwork(t, func(t *testing.T, network netx.Network) {
 		b := newBroker(t, network)
 		closed := make(chan wire.CloseReason, 1)
-		b.options.Events.ConnClosed = func(_ *wire.Conn, reason wire.CloseReason, _ error) { closed <- reason }
+		b.options.Events.ConnClosed = func(_ *wire.Conn, reason wire.CloseReason, _ error) {
+			closed <- reason
+		}
 		b.start()
 		c := b.dial()
 		for i := range int32(10) {

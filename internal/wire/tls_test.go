@@ -77,7 +77,9 @@ func TestPlaintextOnTLSListener(t *testing.T) {
 		{Name: "SSL", TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}},
 	}
 	closed := make(chan wire.CloseReason, 1)
-	b.options.Events.ConnClosed = func(_ *wire.Conn, reason wire.CloseReason, _ error) { closed <- reason }
+	b.options.Events.ConnClosed = func(_ *wire.Conn, reason wire.CloseReason, _ error) {
+		closed <- reason
+	}
 	b.start()
 	c := b.dial()
 	c.send(keyEcho, 1, "hello")
