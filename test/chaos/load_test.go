@@ -97,7 +97,7 @@ func (l *load) produce(ctx context.Context, id int) {
 			switch {
 			case err == nil:
 				l.acked[binary.BigEndian.Uint64(r.Value)] = place{r.Partition, r.Offset}
-			case !errors.Is(err, context.Canceled):
+			case !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed):
 				l.t.Errorf("produce: %v", err)
 			}
 		})
