@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"syscall"
 
 	"github.com/strandline/strandline/internal/commitlog"
@@ -30,6 +31,8 @@ func codeOf(err error) kafka.Code {
 		outOf     *commitlog.OffsetOutOfRangeError
 		corrupt   *commitlog.CorruptionError
 		tooLarge  *commitlog.BatchTooLargeError
+		disk      *fs.PathError
+		system    syscall.Errno
 		sequence  *producerstate.OutOfOrderSequenceError
 		epoch     *producerstate.InvalidEpochError
 		unknownID *producerstate.UnknownProducerError
@@ -63,7 +66,7 @@ func codeOf(err error) kafka.Code {
 		return kafka.ErrRecordListTooLarge
 	case errors.Is(err, commitlog.ErrTruncating):
 		return kafka.ErrNotLeaderOrFollower
-	case errors.Is(err, commitlog.ErrOffline), errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, commitlog.ErrOffline), errors.As(err, &disk), errors.As(err, &system):
 		return kafka.ErrKafkaStorageError
 	case errors.Is(err, context.DeadlineExceeded):
 		return kafka.ErrRequestTimedOut
