@@ -42,3 +42,14 @@ FUZZTIME ?= 10s
 fuzz:
 	@for p in $(UNIT); do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
 	echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
+
+# Strandline beside Apache Kafka: a table of medians and ratios, in about 20
+# minutes. BENCHFLAGS='-o docs/benchmarks.md' also writes the page.
+.PHONY: bench
+bench: build
+	$(GO) run ./test/bench -strandline $(BIN) $(BENCHFLAGS)
+
+# Strandline alone, small loads: to notice a regression by.
+.PHONY: bench-short
+bench-short: build
+	$(GO) run ./test/bench -short -strandline $(BIN) $(BENCHFLAGS)
