@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"sync"
@@ -64,7 +65,7 @@ func run(t testing.TB, j *journal.Journal) (stop func()) {
 func warmUp(t testing.TB, j *journal.Journal, l *fakeLog) {
 	t.Helper()
 	for i := uint64(1); j.Stats().JournalWrites == 0; i++ {
-		if err := l.append(j, 1<<60+i); err != nil {
+		if err := l.append(j, seal(1<<40+i)); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.wait(l.end); err != nil {
@@ -105,7 +106,7 @@ func TestReplayReturnsWhatWasEnqueued(t *testing.T) {
 	warmUp(t, j, l)
 	base := l.end
 	for i := range uint64(5) {
-		if err := l.append(j, 100+i); err != nil {
+		if err := l.append(j, seal(100+i)); err != nil {
 			t.Fatal(err)
 		}
 		if err := l.wait(l.end); err != nil {
@@ -122,7 +123,7 @@ func TestReplayReturnsWhatWasEnqueued(t *testing.T) {
 	var got []uint64
 	err = j2.Replay(func(e journal.Entry) error {
 		if e.Kind == journal.Append && e.BaseOffset >= base {
-			got = append(got, uint64(e.Data[7]))
+			got = append(got, binary.BigEndian.Uint64(e.Data)>>16)
 		}
 		return nil
 	})
@@ -228,7 +229,7 @@ func TestFullDiskLeavesTheJournalWorking(t *testing.T) {
 		l := openLog(t, fsys, 1)
 		fsys.SetCapacity(64 << 10) // Room for the log, none for a journal file.
 		for i := range uint64(100) {
-			if err := l.append(j, i+1); err != nil {
+			if err := l.append(j, seal(i+1)); err != nil {
 				t.Fatal(err)
 			}
 			if err := l.wait(l.end); err != nil {
