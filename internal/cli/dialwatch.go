@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -24,8 +26,8 @@ func newDialWatch() *dialWatch { return &dialWatch{failed: map[string]string{}} 
 
 // OnBrokerConnect implements kgo.HookBrokerConnect.
 func (w *dialWatch) OnBrokerConnect(b kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
-	if b.NodeID < 0 {
-		return // An address that the user gave, not one that a broker advertises.
+	if b.NodeID < 0 || errors.Is(err, context.Canceled) || errors.Is(err, kgo.ErrClientClosed) {
+		return // An address that the user gave, or an attempt that was given up.
 	}
 	address := hostPort(b.Host, b.Port)
 	w.mu.Lock()

@@ -179,3 +179,10 @@ func (o *output) drawLocked(line string) {
 	}
 	o.live = line
 }
+
+// jsonLine prints v as one line of a stream of documents. It does not flush.
+func (o *output) jsonLine(v any) error {
+	e := json.NewEncoder(o.stdout)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}

@@ -34,7 +34,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(flagFailure)
 	root.AddCommand(
 		newStart(a), newTopic(a), newProduce(a), newConsume(a), newGroup(a), newCluster(a),
-		newVersion(a),
+		newLog(a), newBench(a), newVersion(a),
 	)
 	root.InitDefaultCompletionCmd(a.env.Args...)
 	refuseUnknown(root)
