@@ -25,6 +25,7 @@ type network struct {
 	nodes map[kafka.BrokerID]*node
 	cut   map[kafka.BrokerID]bool // Nodes nobody hears or reaches.
 	snaps int                     // Snapshots sent.
+	mute  bool                    // Entries are lost, votes arrive.
 }
 
 // port is one node's transport: a queue and one sender, so that Send does not
@@ -69,7 +70,8 @@ func (p *port) deliver(ctx context.Context, m *raftpb.Message) {
 	to := kafka.BrokerID(m.GetTo() - 1)
 	p.net.mu.Lock()
 	n := p.net.nodes[to]
-	reachable := n != nil && !p.net.cut[to] && !p.net.cut[p.from]
+	reachable := n != nil && !p.net.cut[to] && !p.net.cut[p.from] &&
+		(!p.net.mute || m.GetType() != raftpb.MsgApp)
 	self := p.net.nodes[p.from]
 	if m.GetType() == raftpb.MsgSnap {
 		p.net.snaps++
@@ -144,6 +146,12 @@ func (c *cluster) setCut(id kafka.BrokerID, cut bool) {
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
 	c.net.cut[id] = cut
+}
+
+func (c *cluster) setMute(mute bool) {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	c.net.mute = mute
 }
 
 // leader returns a node that leads and is not cut off, waiting for one.
@@ -263,6 +271,41 @@ func TestLeaderCutOff(t *testing.T) {
 		c.setCut(old, false)
 		if diff := cmp.Diff([]string{"before", "after"}, c.agree()); diff != "" {
 			t.Errorf("applied (-want +got):\n%s", diff)
+		}
+		c.stop()
+	})
+}
+
+// A new leader decides nothing before it has applied all that came before it.
+func TestNewLeaderDecidesOnlyWhenCaughtUp(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, nil)
+		old, n := c.leader()
+		<-n.Ready()
+		mustAdd(t, n, "before")
+		c.setCut(old, true)
+		c.setMute(true)
+		id, other := c.leader()
+		decided := make(chan int, 1)
+		done := make(chan error, 1)
+		go func() {
+			done <- other.Do(t.Context(), func() ([]byte, error) {
+				decided <- len(c.machines[id].seen())
+				return []byte("after"), nil
+			})
+		}()
+		synctest.Wait()
+		select {
+		case <-decided:
+			t.Error("decided before its first entry was applied")
+		default:
+		}
+		c.setMute(false)
+		if got := <-decided; got != 1 {
+			t.Errorf("decided on %d entries", got)
+		}
+		if err := <-done; err != nil {
+			t.Errorf("Do: %v", err)
 		}
 		c.stop()
 	})

@@ -251,9 +251,7 @@ func (q *Quorum) applyEntry(e *raftpb.Entry) error {
 	default:
 		return fmt.Errorf("type %d is not known to this build", e.GetType())
 	}
-	q.changing = true
 	q.conf = q.node.ApplyConfChange(change)
-	q.changing = false
 	q.adjustTicker()
 	return nil
 }
@@ -273,9 +271,6 @@ func (q *Quorum) applySnapshot(s *raftpb.Snapshot) error {
 
 // currentSnapshot is what a follower is sent that is too far behind.
 func (q *Quorum) currentSnapshot() (*raftpb.Snapshot, error) {
-	if q.changing {
-		return nil, raft.ErrSnapshotTemporarilyUnavailable
-	}
 	data, err := q.machine.Snapshot()
 	if err != nil {
 		return nil, fmt.Errorf("snapshot of the machine: %w", err)

@@ -155,7 +155,6 @@ type Quorum struct {
 
 	restore      []byte            // The snapshot to begin with; nil for an empty machine.
 	conf         *raftpb.ConfState // After the last entry applied.
-	changing     bool              // The library is taking over a configuration that conf does not show yet.
 	applied      entryID
 	sinceEntries uint64 // Entries and bytes applied since the last snapshot.
 	sinceBytes   int64
