@@ -55,7 +55,16 @@ func (a *app) unreachable(err error) *failure {
 		return f.hint("Start the broker with --advertise and an address that reaches it from this machine.").
 			hint("strandline doctor --brokers %s shows every address.", where)
 	}
-	f.message = fmt.Sprintf("cannot reach a broker at %s: %s", where, dialReason(err))
+	reason := dialReason(err)
+	var eof *kgo.ErrFirstReadEOF
+	if errors.As(err, &eof) || errors.Is(err, io.EOF) {
+		// Something takes connections and is no broker: a look at what it says first
+		// may tell what it is.
+		if _, err := probe(context.Background(), a.flags.brokers[0]); err != nil {
+			reason = err.Error()
+		}
+	}
+	f.message = fmt.Sprintf("cannot reach a broker at %s: %s", where, reason)
 	for _, h := range dialHints(err) {
 		f.hint("%s", h)
 	}

@@ -143,10 +143,11 @@ func (o *output) failure(f *failure) {
 	_ = o.stdout.Flush() // The failure at hand is what counts.
 	var b strings.Builder
 	b.WriteString(o.remarks.red("error: "))
-	b.WriteString(visible(f.message))
-	for _, h := range f.hints {
-		b.WriteString("\n  ")
-		b.WriteString(visible(h))
+	for i, line := range strings.Split(strings.Join(append([]string{f.message}, f.hints...), "\n"), "\n") {
+		if i > 0 {
+			b.WriteString("\n  ")
+		}
+		b.WriteString(visible(line))
 	}
 	o.say(b.String())
 }

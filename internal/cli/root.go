@@ -34,7 +34,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetFlagErrorFunc(flagFailure)
 	root.AddCommand(
 		newStart(a), newTopic(a), newProduce(a), newConsume(a), newGroup(a), newCluster(a),
-		newLog(a), newBench(a), newVersion(a),
+		newDoctor(a), newLog(a), newBench(a), newVersion(a),
 	)
 	root.InitDefaultCompletionCmd(a.env.Args...)
 	refuseUnknown(root)
@@ -62,7 +62,7 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	}
 	for i, b := range a.flags.brokers {
 		if !strings.Contains(b, ":") {
-			a.flags.brokers[i] = b + ":9092"
+			a.flags.brokers[i] = b + ":" + defaultPort
 		}
 	}
 	if a.flags.timeout <= 0 {
