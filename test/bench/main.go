@@ -54,7 +54,16 @@ func parseOptions() options {
 	flag.StringVar(&o.output, "o", "", "also write the results as a Markdown page")
 	flag.Parse()
 	if o.short {
-		o.kafka, o.runs, o.warmUp = false, 1, 0
+		// Only what was not asked for by name.
+		given := map[string]bool{}
+		flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		o.kafka = o.kafka && given["kafka"]
+		if !given["runs"] {
+			o.runs = 1
+		}
+		if !given["warm-up"] {
+			o.warmUp = 0
+		}
 	}
 	return o
 }

@@ -82,7 +82,7 @@ func TestKcat(t *testing.T) {
 		seq 1 1000 | sed 's/^/key /' | cmp - out
 		kcat -L -b %[1]s | grep -q 'topic "kcat-topic"'
 		kcat -Q -b %[1]s -t kcat-topic:0:-1
-		kcat -b %[1]s -G kcat-group -e -q kcat-topic | wc -l | grep -qx 1000
+		kcat -b %[1]s -G kcat-group -X auto.offset.reset=earliest -e -q kcat-topic | wc -l | grep -qx 1000
 		echo all ok`, b.Addr)
 	check(t, t.TempDir(), "sh", "-c", script)
 }

@@ -63,8 +63,8 @@ func kafkaTools(t *testing.T, cp string, b *harness.Broker) {
 	run("PartitionCount: 3", topics, "--describe", "--topic", "tools")
 	run("tools", topics, "--list")
 	run("", topics, "--alter", "--topic", "tools", "--partitions", "4")
-	run("retention.ms=100000", "kafka.admin.ConfigCommand", "--entity-type", "topics", "--entity-name", "tools", "--describe")
-	run("Completed updating config", "kafka.admin.ConfigCommand", "--entity-type", "topics", "--entity-name", "tools",
+	run("retention.ms=100000", "org.apache.kafka.tools.ConfigCommand", "--entity-type", "topics", "--entity-name", "tools", "--describe")
+	run("Completed updating config", "org.apache.kafka.tools.ConfigCommand", "--entity-type", "topics", "--entity-name", "tools",
 		"--alter", "--add-config", "retention.ms=200000")
 
 	run("\"name\":\"tool_data\"", "org.apache.kafka.tools.VerifiableProducer", "--topic", "tools",
