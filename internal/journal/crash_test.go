@@ -21,9 +21,15 @@ import (
 // recovery of an earlier crash included. What is found afterwards must be a
 // prefix of what was written and hold all that was acknowledged.
 func TestCrashAtEverySyncPoint(t *testing.T) {
-	runs := 12
+	runs := 8
+	var recycled atomic.Uint64
+	t.Cleanup(func() {
+		if recycled.Load() == 0 {
+			t.Error("no file was recycled")
+		}
+	})
 	if testing.Short() {
-		runs = 4
+		runs = 2
 	}
 	for seed := range uint64(runs) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
@@ -31,6 +37,7 @@ func TestCrashAtEverySyncPoint(t *testing.T) {
 			w := newWorld(memfs.New(), seed)
 			w.open(t, nil)
 			w.work(t)
+			recycled.Add(w.j.Stats().Recycled)
 			if len(w.snapshots) == 0 {
 				t.Error("no crash was tried")
 			}
@@ -51,6 +58,9 @@ type world struct {
 	j    *journal.Journal
 
 	value atomic.Uint64
+	// quiet keeps the logs from syncing their own files, so that the journal
+	// is all there is until it recycles.
+	quiet bool
 
 	// pause is held for reading while a log and what is known of it change,
 	// and for writing while a snapshot is taken.
@@ -80,7 +90,7 @@ type expectation struct {
 }
 
 func newWorld(mem *memfs.FS, seed uint64) *world {
-	w := &world{mem: mem, rnd: rand.New(rand.NewPCG(seed, 1))}
+	w := &world{mem: mem, rnd: rand.New(rand.NewPCG(seed, 1)), quiet: seed%2 == 1}
 	w.value.Store(seed << 20 & (1<<47 - 1))
 	w.fs = errorfs.Wrap(mem, w.beforeOp)
 	return w
@@ -95,7 +105,7 @@ func (w *world) beforeOp(o errorfs.Op) error {
 	}
 	w.pause.Lock()
 	defer w.pause.Unlock()
-	if w.rnd.IntN(8) != 0 || len(w.snapshots) >= 24 {
+	if w.rnd.IntN(8) != 0 || len(w.snapshots) >= 16 {
 		return nil
 	}
 	s := snapshot{at: o.String()}
@@ -204,8 +214,8 @@ func (w *world) work(t *testing.T) {
 	for i, l := range w.logs {
 		rnd := rand.New(rand.NewPCG(w.value.Load(), uint64(i)))
 		g.Go(func() {
-			for range 60 {
-				if err := w.step(l, rnd); err != nil {
+			for range 100 {
+				if err := w.step(l, rnd, w.quiet); err != nil {
 					t.Errorf("log %d: %v", i, err)
 					return
 				}
@@ -217,8 +227,12 @@ func (w *world) work(t *testing.T) {
 }
 
 // step does one random thing to a log.
-func (w *world) step(l *crashLog, rnd *rand.Rand) error {
-	switch n := rnd.IntN(20); {
+func (w *world) step(l *crashLog, rnd *rand.Rand, quiet bool) error {
+	n := rnd.IntN(20)
+	if quiet {
+		n = 3 + rnd.IntN(17)
+	}
+	switch {
 	case n == 0:
 		return w.truncate(l, rnd)
 	case n == 1: // More than is journaled.

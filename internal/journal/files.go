@@ -20,7 +20,7 @@ const (
 	// firstFileBytes is the length of a journal's first two files: zeroed in
 	// some 20 ms each, and all that a small broker ever needs.
 	firstFileBytes = 4 << 20
-	minFileBytes   = 32 * blockBytes
+	minFileBytes   = 16 * blockBytes
 	// reserveBytes at the end of a file are kept for the frames without
 	// entries that a release and a Reset write.
 	reserveBytes = 4 * blockBytes
