@@ -82,6 +82,9 @@ func main() {
 // run measures everything, prints the table, and returns an error when a run
 // failed.
 func run(ctx context.Context, o options, out, progress io.Writer) error {
+	if o.short && o.output != "" {
+		return errors.New("-short measures cold brokers once, which is nothing to publish: leave out -o or -short")
+	}
 	binary, err := filepath.Abs(o.strandline)
 	if err != nil {
 		return err

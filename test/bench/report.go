@@ -172,11 +172,13 @@ your machine; ` + "`make bench BENCHFLAGS='-o docs/benchmarks.md'`" + ` writes t
 
 *ours synced* is Strandline as it comes: an acked record is on stable storage. *ours relaxed* is Strandline
 with ` + "`flush.messages=9223372036854775807`" + `; *Kafka unsynced* is Kafka as it comes: an ack waits for no
-sync. *Kafka synced* is Kafka with ` + "`flush.messages=1`" + `. Other settings are the defaults.
+sync. *Kafka synced* is Kafka with ` + "`flush.messages=1`" + `. Other settings are the defaults, but for what one Kafka node needs, its heap of 1 GiB,
+and the files of a deleted Kafka topic going after half a second, not a minute, so as not to disturb another run.
 
 The load (one franz-go client, acks=all, idempotent, uncompressed, 6 partitions) shares the machine's cores with
 the broker. Both brokers stay up while the loads run; each is warmed up first, each workload has an
-uncounted run before those that count, and the order of the sides turns round from run to run. Between runs
+uncounted run before those that count (creating topics is measured once), and the order of the sides turns
+round from run to run. Between runs
 the disk's queue is emptied. CPU is user and kernel time of the broker's process. MB are 10^6 bytes, of record
 values. Latencies are counted from sending a record, at a fixed rate that does not wait for the broker.
 `
