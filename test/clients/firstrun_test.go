@@ -101,11 +101,15 @@ func member(ctx context.Context, t *testing.T, id int, py, addr string, lines ch
 		t.Fatal(err)
 	}
 	go func() { // Ends with the process, which the test's end kills.
-		sc := bufio.NewScanner(out)
-		for sc.Scan() {
+		for r := bufio.NewReader(out); ; {
+			text, err := r.ReadString('\n')
+			if err != nil {
+				return // What a kill cut short is no line.
+			}
 			l := seenLine{member: id}
-			if n, _ := fmt.Sscan(sc.Text(), &l.partition, &l.offset, &l.key, &l.n); n != 4 {
-				continue // The line that a kill cut short.
+			if n, err := fmt.Sscan(text, &l.partition, &l.offset, &l.key, &l.n); n != 4 {
+				t.Errorf("member %d printed %q: %v", id, text, err)
+				return
 			}
 			select {
 			case lines <- l:
