@@ -104,9 +104,9 @@ func (t Target) firstRecord(ctx context.Context) error {
 // restartTopics is over how many topics the partitions of the restart test lie.
 const restartTopics = 3
 
-// Restart fills partitions with a few records each, then, `times` times, kills
-// the broker while it is idle, starts it and measures until every partition
-// answers with all records that were acked.
+// Restart, `times` times, adds a few records to every partition, kills the
+// broker while it is idle, starts it and measures until every partition answers
+// with all records that were acked.
 func (l Lifecycle) Restart(ctx context.Context, times int, each func(Measurement)) error {
 	dir := filepath.Join(l.Dir, "restart")
 	defer os.RemoveAll(dir)
@@ -129,11 +129,15 @@ func (l Lifecycle) Restart(ctx context.Context, times int, each func(Measurement
 			return err
 		}
 	}
-	acked, err := t.scatter(ctx, perTopic, topics)
-	if err != nil {
-		return err
-	}
+	var acked int64
 	for range times {
+		// Before every kill, not only the first: a broker that has recovered and
+		// then written nothing restarts far faster than one that was in use.
+		n, err := t.scatter(ctx, perTopic, topics)
+		if err != nil {
+			return err
+		}
+		acked += n
 		m, err := l.killAndServe(ctx, t, perTopic, topics, acked)
 		if err != nil {
 			return err
