@@ -3,6 +3,9 @@ package quorum
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -334,4 +337,24 @@ func TestMemoryLogModel(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The document and the code say the same of what must never change by accident.
+func TestDocumentMatchesConstants(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "format", "quorum-log.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("%q (segment)", segmentMagic), fmt.Sprintf("%q (snapshot)", snapshotMagic),
+		fmt.Sprintf("Format version %d.", FormatVersion),
+		fmt.Sprintf("preamble    %d\n", preambleBytes),
+		fmt.Sprintf("headerCRC    4   of the %d bytes before", segmentHeaderBytes-4),
+		fmt.Sprintf("headerCRC      4   of the %d bytes before", snapshotHeaderBytes-4),
+		fmt.Sprintf("zeros            to a multiple of %d\n", frameAlign),
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("quorum-log.md does not say %q", want)
+		}
+	}
 }

@@ -208,8 +208,10 @@ func checkNode(opt Options, name string, node uint64) error {
 // replay puts all entries into the log and returns the last hard state.
 func (s *scan) replay(log *memoryLog) (hardState, error) {
 	if len(s.segments) == 0 {
-		return hardState{}, &CorruptionError{snapshotName(s.snapshot.id.index), 0,
-			"a snapshot is there, but no segment of the log"}
+		return hardState{}, &CorruptionError{
+			snapshotName(s.snapshot.id.index), 0,
+			"a snapshot is there, but no segment of the log",
+		}
 	}
 	var hs hardState
 	for i, seg := range s.segments {
@@ -337,8 +339,10 @@ func bootstrap(opt Options, s *scan) (recovered, error) {
 	for _, seg := range s.segments {
 		for _, f := range seg.frames {
 			if f.hard != first || len(f.entries) > 0 {
-				return recovered{}, &CorruptionError{seg.path, segmentHeaderBytes,
-					"the log has entries, but no snapshot is there"}
+				return recovered{}, &CorruptionError{
+					seg.path, segmentHeaderBytes,
+					"the log has entries, but no snapshot is there",
+				}
 			}
 		}
 		s.leftovers = append(s.leftovers, segmentName(seg.sequence))
