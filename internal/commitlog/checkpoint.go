@@ -28,8 +28,10 @@ type checkpointEntry struct {
 	position      uint32       // Of recoveryPoint in that segment.
 	lastSize      uint32       // Of the batch that ends at position; 0 if there is none.
 	lastCRC       uint32
+	indexedTo     uint32            // Indexes of that segment are synced below this position.
 	leaderEpoch   kafka.LeaderEpoch // The latest epoch below recoveryPoint,
 	epochStart    kafka.Offset      // and where it begins; NoOffset if unknown.
+	largest       timestampOffset   // Of the batches of that segment below position.
 	flags         uint32
 }
 
@@ -40,7 +42,7 @@ const entryNoProducers = 1 << 0
 func newCheckpointEntry() checkpointEntry {
 	return checkpointEntry{
 		segmentBase: kafka.NoOffset, leaderEpoch: kafka.NoLeaderEpoch, epochStart: kafka.NoOffset,
-		flags: entryNoProducers,
+		largest: timestampOffset{timestamp: noTimestamp}, flags: entryNoProducers,
 	}
 }
 
@@ -56,7 +58,7 @@ const (
 	checkpointMagic      = 0x534c434b // "SLCK"
 	checkpointVersion    = 1
 	checkpointHeaderSize = 32
-	checkpointEntrySize  = 80
+	checkpointEntrySize  = 100
 	checkpointClean      = 1 << 0
 )
 
@@ -93,8 +95,11 @@ func appendCheckpointEntry(buf []byte, id kafka.TopicIDPartition, c checkpointEn
 	buf = be.AppendUint32(buf, c.position)
 	buf = be.AppendUint32(buf, c.lastSize)
 	buf = be.AppendUint32(buf, c.lastCRC)
+	buf = be.AppendUint32(buf, c.indexedTo)
 	buf = be.AppendUint32(buf, uint32(c.leaderEpoch))
 	buf = be.AppendUint64(buf, uint64(c.epochStart))
+	buf = be.AppendUint64(buf, uint64(c.largest.timestamp))
+	buf = be.AppendUint64(buf, uint64(c.largest.offset))
 	return be.AppendUint32(buf, c.flags)
 }
 
@@ -148,9 +153,13 @@ func decodeCheckpointEntry(e []byte) (kafka.TopicIDPartition, checkpointEntry) {
 		position:      be.Uint32(e[52:]),
 		lastSize:      be.Uint32(e[56:]),
 		lastCRC:       be.Uint32(e[60:]),
-		leaderEpoch:   kafka.LeaderEpoch(be.Uint32(e[64:])),
-		epochStart:    kafka.Offset(be.Uint64(e[68:])),
-		flags:         be.Uint32(e[76:]),
+		indexedTo:     be.Uint32(e[64:]),
+		leaderEpoch:   kafka.LeaderEpoch(be.Uint32(e[68:])),
+		epochStart:    kafka.Offset(be.Uint64(e[72:])),
+		largest: timestampOffset{
+			timestamp: int64(be.Uint64(e[80:])), offset: kafka.Offset(be.Uint64(e[88:])),
+		},
+		flags: be.Uint32(e[96:]),
 	}
 }
 

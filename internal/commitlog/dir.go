@@ -334,15 +334,15 @@ func (l *Log) settle() error {
 	l.mu.Lock()
 	var err error
 	if w := &l.w; w.active != nil && !w.closed {
-		if w.active.offsets.state.Load().n.Load() > 0 {
-			err = w.active.flushIndexes()
-		}
 		if !w.producers.empty() {
-			err = errors.Join(err, w.producers.snapshot(l, w.end.nextOffset))
+			err = errors.Join(err, w.producers.snapshot(l, w.end.nextOffset, w.end.position == 0))
 		}
 		err = errors.Join(err, l.writeEpochsLocked())
 	}
 	l.mu.Unlock()
+	if err == nil {
+		err = l.tidy(tidyCloseBytes)
+	}
 	if err != nil {
 		return fmt.Errorf("settle %s: %w", l.id, err)
 	}

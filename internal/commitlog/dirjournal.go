@@ -2,7 +2,6 @@ package commitlog
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/strandline/strandline/internal/journal"
 	"github.com/strandline/strandline/internal/kafka"
@@ -34,8 +33,8 @@ type journalEntry struct {
 type sharedJournal struct{ *journal.Journal }
 
 func openJournal(fsys vfs.FS, o DirOptions, _ *env) (commitJournal, error) {
-	if err := fsys.MkdirAll(journalDir); err != nil {
-		return nil, fmt.Errorf("make %s: %w", journalDir, err)
+	if err := makeDir(fsys, journalDir); err != nil {
+		return nil, err
 	}
 	j, err := journal.Open(fsys, journalDir, o.Journal)
 	if err != nil {

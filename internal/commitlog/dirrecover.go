@@ -58,7 +58,8 @@ func (d *Dir) recoverLogs(c *checkpoint, lost bool) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return d.recoverBare(c)
+	d.recoverBare(c)
+	return nil
 }
 
 func (d *Dir) recoverOne(id kafka.TopicIDPartition, r recovery) error {
@@ -75,21 +76,17 @@ func (d *Dir) recoverOne(id kafka.TopicIDPartition, r recovery) error {
 	return nil
 }
 
-// recoverBare handles checkpoint entries without a directory. One with data is
-// kept and reported: its directory is lost.
-func (d *Dir) recoverBare(c *checkpoint) error {
+// recoverBare makes logs of checkpoint entries without a directory. If there
+// should be data, finishRecovery finds that it is missing.
+func (d *Dir) recoverBare(c *checkpoint) {
 	for id, entry := range c.entries {
-		if entry.recoveryPoint <= entry.logStart {
-			continue
-		}
 		l := newLog(d.env, id)
-		l.w.synced = entry
+		l.w.synced, l.w.openedStart = entry, entry.logStart
 		l.logStart.Store(int64(entry.logStart))
-		l.logEnd.Store(int64(entry.recoveryPoint))
-		l.durableEnd.Store(int64(entry.recoveryPoint))
+		l.logEnd.Store(int64(entry.logStart))
+		l.durableEnd.Store(int64(entry.logStart))
 		d.logs[id] = l
 	}
-	return nil
 }
 
 // finishRecovery syncs what was found and looks for what is missing.
@@ -114,8 +111,20 @@ func (d *Dir) finishRecovery() error {
 	return g.Wait()
 }
 
+// tidyBytes is how far a segment grows between two syncs of its indexes, and
+// tidyCloseBytes what of them a clean stop may leave to be made again.
+const (
+	tidyBytes      = 64 << 20
+	tidyCloseBytes = 1 << 20
+)
+
 // checkpointIfChanged writes the checkpoint if some log's part of it moved.
 func (d *Dir) checkpointIfChanged() error {
+	for _, l := range d.snapshotLogs() {
+		if err := l.tidy(tidyBytes); err != nil {
+			d.options.Events.Problem("tidy log", err)
+		}
+	}
 	if !d.env.changed.Load() {
 		return nil
 	}

@@ -25,8 +25,8 @@ type entryFile struct {
 
 	openMu sync.Mutex
 	file   atomic.Pointer[fileHandle]
-	synced int  // Entries known to be on disk; the log's sync lock guards it.
-	excess bool // The file goes on behind what counts.
+	synced int  // Entries known to be on disk, or unknownSynced.
+	wasCut atomic.Bool // The file was cut since it was last synced.
 }
 
 // entryState is what a reader sees.
@@ -38,6 +38,9 @@ type entryState struct {
 
 // fileHandle holds an open file in an atomic pointer.
 type fileHandle struct{ vfs.File }
+
+// unknownSynced stands for entries of a file that an earlier process wrote.
+const unknownSynced = -1
 
 // The tail grows from few to many entries, so that an idle log stays small,
 // and is written out when it is full.
@@ -54,23 +57,21 @@ func (e *entryFile) init(fsys vfs.FS, entrySize, flushed int) {
 // count returns the number of entries.
 func (s *entryState) count() int { return s.flushed + int(s.n.Load()) }
 
-// append adds an entry; name is where the file is or will be. An index that
-// can't be written out stays in memory: the next append tries again.
-func (e *entryFile) append(name string, entry []byte) {
+// full tells that the tail should be written out before the next append.
+func (e *entryFile) full() bool { return e.state.Load().n.Load() >= maxTailEntries }
+
+// append adds an entry to the tail.
+func (e *entryFile) append(entry []byte) {
 	s := e.state.Load()
 	n := int(s.n.Load())
 	if n*e.entrySize == len(s.tail) {
-		s = e.makeRoom(name, s, n)
-		n = int(s.n.Load())
+		s = e.makeRoom(s, n)
 	}
 	copy(s.tail[n*e.entrySize:], entry)
 	s.n.Store(int32(n + 1))
 }
 
-func (e *entryFile) makeRoom(name string, s *entryState, n int) *entryState {
-	if n >= maxTailEntries && e.flush(name) == nil {
-		s, n = e.state.Load(), 0
-	}
+func (e *entryFile) makeRoom(s *entryState, n int) *entryState {
 	grown := &entryState{flushed: s.flushed}
 	grown.tail = make([]byte, max(minTailEntries, min(4*n, n+maxTailEntries))*e.entrySize)
 	copy(grown.tail, s.tail[:n*e.entrySize])
@@ -86,12 +87,6 @@ func (e *entryFile) flush(name string) error {
 	f, err := e.open(name, vfs.ReadWrite|vfs.Create)
 	if err != nil {
 		return err
-	}
-	if e.excess {
-		if err := f.Truncate(int64(s.flushed) * int64(e.entrySize)); err != nil {
-			return fmt.Errorf("truncate %s: %w", name, err)
-		}
-		e.excess = false
 	}
 	if n == 0 {
 		return nil
@@ -122,6 +117,7 @@ func (e *entryFile) truncate(name string, count int) error {
 		if err != nil {
 			return err
 		}
+		e.wasCut.Store(true)
 		if err := f.Truncate(int64(count) * int64(e.entrySize)); err != nil {
 			return fmt.Errorf("truncate %s: %w", name, err)
 		}
@@ -220,7 +216,7 @@ func (e *entryFile) load(name string) ([]byte, error) {
 func (e *entryFile) sync() error {
 	h := e.file.Load()
 	flushed := e.state.Load().flushed
-	if h == nil || flushed == e.synced {
+	if cut := e.wasCut.Swap(false); h == nil || flushed == e.synced && !cut {
 		return nil
 	}
 	if err := h.Sync(); err != nil {

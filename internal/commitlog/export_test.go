@@ -83,7 +83,7 @@ func (j *JournalModel) Recycle(d *Dir) error {
 // the disk.
 func (j *JournalModel) Crash(rnd *rand.Rand) {
 	n := 0
-	for n < len(j.pending) && rnd.IntN(2) == 0 {
+	for rnd != nil && n < len(j.pending) && rnd.IntN(2) == 0 {
 		if !j.pending[n].sync {
 			j.durable = append(j.durable, j.pending[n].journalEntry)
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path"
 
 	"github.com/strandline/strandline/internal/vfs"
@@ -75,4 +76,12 @@ func makeDir(fsys vfs.FS, name string) error {
 		return fmt.Errorf("make %s: %w", name, err)
 	}
 	return fsys.SyncDir(".")
+}
+
+// removeFile removes a file, if it is there.
+func removeFile(fsys vfs.FS, name string) error {
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", name, err)
+	}
+	return nil
 }

@@ -119,6 +119,7 @@ type writer struct {
 	dirty       []*segment   // Grown since the last sync of files.
 	newFiles    bool         // Directory entries are not synced.
 	hasDir      bool
+	openedStart kafka.Offset // The log start offset when the log was opened.
 	truncations int // Counts truncations, so that a sync sees one that passed it.
 	truncating  bool
 	closed      bool
@@ -248,7 +249,8 @@ func (l *Log) EndOffsetForEpoch(epoch kafka.LeaderEpoch) (kafka.LeaderEpoch, kaf
 	if err := l.loadEpochsLocked(); err != nil {
 		return kafka.NoLeaderEpoch, kafka.NoOffset, err
 	}
-	found, end := l.w.epochs.endOffset(epoch, l.LogEndOffset())
+	history := l.w.epochs.truncateStart(l.LogStartOffset())
+	found, end := history.endOffset(epoch, l.LogEndOffset())
 	return found, end, nil
 }
 
@@ -269,7 +271,7 @@ func (l *Log) Epochs() ([]EpochEntry, error) {
 	if err := l.loadEpochsLocked(); err != nil {
 		return nil, err
 	}
-	return slices.Clone(l.w.epochs), nil
+	return slices.Clone(l.w.epochs.truncateStart(l.LogStartOffset())), nil
 }
 
 // writableLocked tells why nothing may be appended, if so.

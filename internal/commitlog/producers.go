@@ -20,7 +20,6 @@ import (
 type producers struct {
 	table     *producerstate.Table
 	snapshots []kafka.Offset // On disk, rising.
-	unsynced  []kafka.Offset // Those that a sync of files must include.
 	usable    kafka.Offset   // The newest that was written or read.
 	nowMs     int64          // The broker's clock at the current append or scan.
 }
@@ -148,10 +147,11 @@ func (l *Log) expireProducersLocked(now time.Time) {
 	}
 }
 
-// snapshot writes the state as of offset. The next sync of files includes it; a
-// torn one fails its checksum, and then an older one and more of the log do.
-func (p *producers) snapshot(l *Log, offset kafka.Offset) error {
-	if p.usable == offset && offset > 0 {
+// snapshot writes the state as of offset. Those at the start of a segment must be
+// durable, because the segments before may be deleted; without another, an older
+// one and more of the log do as well.
+func (p *producers) snapshot(l *Log, offset kafka.Offset, durable bool) error {
+	if p.usable == offset && offset > 0 && !durable {
 		return nil
 	}
 	table := p.table
@@ -159,32 +159,13 @@ func (p *producers) snapshot(l *Log, offset kafka.Offset) error {
 		table = producerstate.New(producerstate.Options{})
 	}
 	name := fileName(l.dir, offset, snapshotSuffix)
-	if err := replaceFile(l.env.fs, name, table.Encode(nil), false); err != nil {
+	if err := replaceFile(l.env.fs, name, table.Encode(nil), durable); err != nil {
 		return err
 	}
 	if n := len(p.snapshots); n == 0 || p.snapshots[n-1] != offset {
 		p.snapshots = append(p.snapshots, offset)
 	}
-	p.unsynced = append(p.unsynced, offset)
 	p.usable = offset
-	return nil
-}
-
-// syncSnapshots makes snapshots durable; one that is gone needs it no more.
-func (l *Log) syncSnapshots(offsets []kafka.Offset) error {
-	for _, offset := range offsets {
-		name := fileName(l.dir, offset, snapshotSuffix)
-		f, err := l.env.fs.Open(name, vfs.ReadWrite)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = errors.Join(f.Sync(), f.Close())
-		}
-		if err != nil {
-			return fmt.Errorf("sync %s: %w", name, err)
-		}
-	}
 	return nil
 }
 
@@ -209,15 +190,12 @@ func (p *producers) restore(l *Log, i int, at boundary) error {
 		}
 		l.env.events.Problem("producer snapshot is unusable, reading more of the log instead", err)
 	}
-	for ; i > 0 && segments[i].baseOffset > from; i-- {
-		continue
-	}
-	for ; i < len(segments) && segments[i].baseOffset < at.nextOffset; i++ {
-		limit := segments[i].size.Load()
-		if i+1 == len(segments) || segments[i+1].baseOffset >= at.nextOffset {
-			limit = at.position
+	for n := max(segmentAt(segments, from), 0); n <= i; n++ {
+		limit := at.position
+		if n < i {
+			limit = segments[n].size.Load()
 		}
-		if err := p.replay(segments[i], from, limit, l.options.Load().Config.IndexIntervalBytes); err != nil {
+		if err := p.replay(segments[n], from, limit, l.options.Load().Config.IndexIntervalBytes); err != nil {
 			return err
 		}
 	}

@@ -92,7 +92,14 @@ func recoverLog(e *env, id kafka.TopicIDPartition, r recovery) (*Log, error) {
 	if err := l.recoverTail(r); err != nil {
 		return nil, err
 	}
-	l.durableEnd.Store(int64(min(l.w.synced.recoveryPoint, l.LogEndOffset())))
+	if err := l.dropLaterSnapshots(); err != nil {
+		return nil, err
+	}
+	durable := min(l.w.synced.recoveryPoint, l.LogEndOffset())
+	if len(*l.segments.Load()) == 0 {
+		durable = l.LogEndOffset() // Nothing is there that could be lost.
+	}
+	l.durableEnd.Store(int64(durable))
 	l.w.enqueuedEnd = l.DurableEnd()
 	return l, nil
 }
@@ -111,6 +118,9 @@ func (l *Log) takeSegments(files []segmentFile, r recovery) error {
 	for i, f := range files {
 		segments[i] = newSegment(l.env.fs, l.dir, f.base)
 		segments[i].size.Store(f.size)
+		if c := l.w.synced; f.base == c.segmentBase {
+			segments[i].trustedTo = int64(c.indexedTo)
+		}
 	}
 	l.segments.Store(&segments)
 	if len(files) > 0 {
@@ -124,7 +134,13 @@ func (l *Log) takeSegments(files []segmentFile, r recovery) error {
 		start = max(start, first)
 	}
 	l.logStart.Store(int64(start))
-	l.logEnd.Store(int64(max(start, l.w.synced.recoveryPoint)))
+	l.w.openedStart = start
+	end := start
+	if len(files) > 0 && r.entry != nil {
+		// It may lie below the start: then the journal has the rest.
+		end = max(files[0].base, l.w.synced.recoveryPoint)
+	}
+	l.logEnd.Store(int64(end))
 	return nil
 }
 
@@ -205,7 +221,11 @@ func (l *Log) checkLastBatch(s *segment) (*CorruptionError, error) {
 
 // scanTail reads everything from a boundary on and makes the log active.
 func (l *Log) scanTail(i int, at boundary, r recovery) error {
-	if err := l.restoreLocked(i, at); err != nil {
+	tail, err := l.loadTail((*l.segments.Load())[i], at)
+	if err != nil {
+		return err
+	}
+	if err := l.restoreLocked(i, at, tail); err != nil {
 		return err
 	}
 	l.w.epochs = l.w.epochs.truncateEnd(at.nextOffset) // The scan finds them again.
@@ -267,7 +287,9 @@ func (l *Log) nextSegmentLocked(s *segment) error {
 	if _, err := s.open(vfs.ReadWrite); err != nil {
 		return err
 	}
-	s.dropIndexes()
+	if err := s.dropIndexes(); err != nil {
+		return err
+	}
 	l.startSegmentLocked(s)
 	return nil
 }
@@ -290,8 +312,19 @@ func (l *Log) cutTail(segments *[]*segment, i int, report *RecoveredLog) error {
 	s.size.Store(l.w.end.position)
 	*segments = slices.Clone((*segments)[:i+1])
 	l.segments.Store(segments)
-	end := l.w.end.nextOffset
-	return l.w.producers.forgetSnapshots(l, func(o kafka.Offset) bool { return o > end })
+	return nil
+}
+
+// dropLaterSnapshots removes producer snapshots above the log's end: they are of
+// batches that a crash took, and others will have their offsets. They must be
+// gone before those are on disk.
+func (l *Log) dropLaterSnapshots() error {
+	end, p := l.LogEndOffset(), &l.w.producers
+	if n := len(p.snapshots); l.corruption.Load() != nil || n == 0 || p.snapshots[n-1] <= end {
+		return nil
+	}
+	l.w.newFiles = true
+	return p.forgetSnapshots(l, func(o kafka.Offset) bool { return o > end })
 }
 
 // checkShortfall looks for data that the checkpoint vouches for and that neither
@@ -336,20 +369,30 @@ func (l *Log) freeze(err *CorruptionError) {
 
 func (l *Log) reportCorrupt(err *CorruptionError) { l.env.events.Corrupt(l.id, err) }
 
+// loadTail loads the indexes of a segment up to the boundary at, from disk.
+func (l *Log) loadTail(s *segment, at boundary) (tailState, error) {
+	f, err := s.open(vfs.ReadWrite)
+	if err != nil {
+		return tailState{}, err
+	}
+	s.indexMu.Lock()
+	defer s.indexMu.Unlock()
+	tail, err := s.restoreIndexes(f, at, s.trustedTo, l.options.Load().Config.IndexIntervalBytes)
+	s.indexed.Store(err == nil)
+	// What a crash took from the time index, the checkpoint remembers.
+	if c := l.w.synced; c.segmentBase == s.baseOffset && int64(c.position) <= at.position &&
+		c.largest.timestamp > tail.largest.timestamp {
+		tail.largest = c.largest
+	}
+	return tail, err
+}
+
 // restoreLocked makes segment number i active with its end at the boundary at,
-// and loads the writer's state as of there.
-func (l *Log) restoreLocked(i int, at boundary) error {
+// and loads the rest of the writer's state as of there.
+func (l *Log) restoreLocked(i int, at boundary, tail tailState) error {
 	w := &l.w
 	s := (*l.segments.Load())[i]
 	f, err := s.open(vfs.ReadWrite)
-	if err != nil {
-		return err
-	}
-	interval := l.options.Load().Config.IndexIntervalBytes
-	s.indexMu.Lock()
-	tail, err := s.restoreIndexes(f, at, interval)
-	s.indexed.Store(err == nil)
-	s.indexMu.Unlock()
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package commitlog
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,12 +19,7 @@ func (l *Log) DeleteRecords(to kafka.Offset) error {
 	if to <= start {
 		return nil
 	}
-	l.mu.Lock()
-	err := l.writableLocked()
-	if err == nil {
-		err = l.advanceLogStartLocked(to)
-	}
-	l.mu.Unlock()
+	err := l.advanceLogStart(to)
 	if err == nil {
 		err = l.env.checkpoint()
 	}
@@ -41,32 +35,39 @@ func (l *Log) DeleteRecords(to kafka.Offset) error {
 // files go away with the next checkpoint, which first makes sure that the log is
 // never again taken to begin with them.
 func (l *Log) ApplyRetention(now time.Time, highWatermark kafka.Offset) error {
+	start, n, err := l.planRetention(now, highWatermark)
+	if err != nil || n == 0 {
+		return err
+	}
+	if err := l.advanceLogStart(start); err != nil {
+		return fmt.Errorf("delete segments of %s below %d: %w", l.id, start, err)
+	}
+	l.env.events.Deleted(l.id, n, start)
+	return nil
+}
+
+// planRetention returns where the log should start and how many segments go.
+func (l *Log) planRetention(now time.Time, highWatermark kafka.Offset) (kafka.Offset, int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	start := l.LogStartOffset()
 	if l.writableLocked() != nil {
-		return nil
+		return start, 0, nil
 	}
 	l.expireProducersLocked(now)
 	cfg := &l.options.Load().Config
 	if !cfg.Delete {
-		return nil
+		return start, 0, nil
 	}
 	n, err := l.countExpiredLocked(cfg, now.UnixMilli(), highWatermark)
 	if err != nil || n == 0 {
-		return err
+		return start, 0, err
 	}
 	segments := *l.segments.Load()
-	start := l.LogEndOffset()
-	if n < len(segments) {
-		start = segments[n].baseOffset
-	} else if err := l.rollForRetentionLocked(); err != nil {
-		return err
+	if n == len(segments) {
+		return max(start, l.LogEndOffset()), n, l.rollForRetentionLocked()
 	}
-	if err := l.advanceLogStartLocked(max(start, l.LogStartOffset())); err != nil {
-		return err
-	}
-	l.env.events.Deleted(l.id, n, start)
-	return nil
+	return max(start, segments[n].baseOffset), n, nil
 }
 
 func (l *Log) rollForRetentionLocked() error {
@@ -117,7 +118,26 @@ func (l *Log) largestLocked(s *segment) (timestampOffset, error) {
 	if s == l.w.active {
 		return l.w.largest, nil
 	}
+	if c := l.w.synced; l.w.active == nil && s.baseOffset == c.segmentBase && s.size.Load() == int64(c.position) {
+		return c.largest, nil
+	}
 	return s.loadLargest(l.options.Load().Config.IndexIntervalBytes)
+}
+
+// advanceLogStart raises the log start offset. What lies below it is synced
+// first: the recovery point is never below a log start.
+func (l *Log) advanceLogStart(to kafka.Offset) error {
+	if l.checkpointPoint().recoveryPoint < to {
+		if err := l.SyncFiles(); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.writableLocked(); err != nil {
+		return err
+	}
+	return l.advanceLogStartLocked(min(to, max(l.w.synced.recoveryPoint, l.LogStartOffset())))
 }
 
 // advanceLogStartLocked raises the log start offset and takes the segments that
@@ -131,20 +151,8 @@ func (l *Log) advanceLogStartLocked(to kafka.Offset) error {
 	l.logStart.Store(int64(to))
 	l.w.synced.logStart = to
 	l.env.changed.Store(true)
-	if l.w.epochsLoaded {
-		if h := l.w.epochs.truncateStart(to); len(h) != len(l.w.epochs) {
-			l.w.epochs, l.w.epochsDirty = h, true
-		}
-	}
 	if n == 0 {
 		return nil
-	}
-	if len(l.w.producers.unsynced) > 0 {
-		// The snapshots are all that is left of the producers in there.
-		if err := errors.Join(l.syncSnapshots(l.w.producers.unsynced), l.env.fs.SyncDir(l.dir)); err != nil {
-			return err
-		}
-		l.w.producers.unsynced = nil
 	}
 	deleted, kept := segments[:n], slices.Clone(segments[n:])
 	for _, s := range deleted {
@@ -153,5 +161,8 @@ func (l *Log) advanceLogStartLocked(to kafka.Offset) error {
 	l.segments.Store(&kept)
 	l.env.doom(deleted)
 	first := kept[0].baseOffset
-	return l.w.producers.forgetSnapshots(l, func(o kafka.Offset) bool { return o < first })
+	// The files go with the segments', or at the next start.
+	l.w.producers.snapshots = slices.DeleteFunc(l.w.producers.snapshots,
+		func(o kafka.Offset) bool { return o < first })
+	return nil
 }

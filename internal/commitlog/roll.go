@@ -19,7 +19,11 @@ func (l *Log) activateLocked() error {
 	}
 	last := len(segments) - 1
 	at := boundary{segments[last].size.Load(), l.LogEndOffset()}
-	return l.restoreLocked(last, at)
+	tail, err := l.loadTail(segments[last], at)
+	if err != nil {
+		return err
+	}
+	return l.restoreLocked(last, at, tail)
 }
 
 func (l *Log) createFirstLocked() error {
@@ -35,9 +39,6 @@ func (l *Log) createFirstLocked() error {
 	if err != nil {
 		return err
 	}
-	if err := l.w.producers.restore(l, 0, boundary{0, base}); err != nil {
-		return err
-	}
 	l.startSegmentLocked(s)
 	l.publish([]*segment{s}, newTailRing(s, l.w.end))
 	return nil
@@ -47,7 +48,9 @@ func (l *Log) createFirstLocked() error {
 func (l *Log) createSegment(base kafka.Offset) (*segment, error) {
 	s := newSegment(l.env.fs, l.dir, base)
 	s.trustedFrom.Store(0)
-	s.dropIndexes()
+	if err := s.dropIndexes(); err != nil {
+		return nil, err
+	}
 	if _, err := s.open(vfs.ReadWrite | vfs.Create | vfs.Truncate); err != nil {
 		return nil, err
 	}
@@ -77,22 +80,16 @@ func (l *Log) rollLocked(base kafka.Offset) error {
 	old := w.active
 	old.maybeAppendTimeEntry(w.largest)
 	err := errors.Join(
-		old.offsets.flush(old.path(indexSuffix)),
-		old.times.flush(old.path(timeIndexSuffix)),
+		old.flushIndexes(),
 		l.writeEpochsLocked(),
 	)
 	if err == nil {
-		err = w.producers.snapshot(l, base)
+		// Synced, with the old segment's name: a crash must not keep the new
+		// file and lose those.
+		err = w.producers.snapshot(l, base, true)
 	}
 	if err != nil {
 		return err
-	}
-	if w.newFiles {
-		// A crash must not keep the new file's name and lose the old one's.
-		if err := l.env.fs.SyncDir(l.dir); err != nil {
-			l.env.failLater(l, err)
-			return err
-		}
 	}
 	s, err := l.createSegment(base)
 	if err != nil {
@@ -145,7 +142,9 @@ func (l *Log) loadEpochsLocked() error {
 		}
 		l.w.epochsDirty = true
 	}
-	l.w.epochs, l.w.epochsLoaded = history, true
+	// What retention and DeleteRecords left behind goes only now: of that start
+	// it is known that it is on disk.
+	l.w.epochs, l.w.epochsLoaded = history.truncateStart(l.w.openedStart), true
 	if c := l.w.synced; c.epochStart != kafka.NoOffset {
 		l.w.epochs, _ = l.w.epochs.assign(c.leaderEpoch, c.epochStart)
 	}

@@ -27,7 +27,7 @@ func (s *segment) readyIndexes(f vfs.File, interval int64) error {
 	if s.indexed.Load() {
 		return nil
 	}
-	t, err := s.restoreIndexes(f, boundary{s.size.Load(), kafka.NoOffset}, interval)
+	t, err := s.restoreIndexes(f, boundary{s.size.Load(), kafka.NoOffset}, s.trustedTo, interval)
 	if err != nil {
 		return err
 	}
@@ -44,12 +44,10 @@ func (s *segment) readyIndexes(f vfs.File, interval int64) error {
 func (s *segment) rebuildIndexes(f vfs.File, interval int64) error {
 	s.indexMu.Lock()
 	defer s.indexMu.Unlock()
-	s.offsets.keep(0, math.MaxInt)
-	s.times.keep(0, math.MaxInt)
-	if err := s.flushIndexes(); err != nil { // Cuts the files, which would be loaded.
+	if _, err := s.loadIndexes(boundary{0, s.baseOffset}, 0); err != nil { // Cuts both.
 		return err
 	}
-	t, err := s.restoreIndexes(f, boundary{s.size.Load(), kafka.NoOffset}, interval)
+	t, err := s.restoreIndexes(f, boundary{s.size.Load(), kafka.NoOffset}, s.trustedTo, interval)
 	if err != nil {
 		return err
 	}
@@ -64,19 +62,30 @@ type tailState struct {
 	last       lastBatch
 }
 
-// restoreIndexes loads both indexes, keeps what is below at, and completes them
-// up to there.
-//
-// The caller holds indexMu.
-func (s *segment) restoreIndexes(f vfs.File, at boundary, interval int64) (tailState, error) {
-	position, largest, err := s.loadIndexes(at)
+// indexEnd is where the indexes of a segment end.
+type indexEnd struct {
+	indexHit                 // The last indexed batch.
+	largest  timestampOffset // Of the batches up to that one.
+	times    int             // Entries of the time index for them.
+}
+
+// restoreIndexes loads both indexes as far as trusted says that they are whole,
+// and completes them up to at. The caller holds indexMu.
+func (s *segment) restoreIndexes(f vfs.File, at boundary, trusted, interval int64) (tailState, error) {
+	end, err := s.loadIndexes(at, trusted)
 	if err != nil {
 		return tailState{}, err
 	}
-	t := tailState{largest: largest, last: lastBatch{leaderEpoch: kafka.NoLeaderEpoch}}
-	w := newHeaderWalk(f, position, at.position)
+	return s.completeIndexes(f, end, at, interval)
+}
+
+// completeIndexes walks from the last indexed batch to at and adds the entries
+// that are due.
+func (s *segment) completeIndexes(f vfs.File, end indexEnd, at boundary, interval int64) (tailState, error) {
+	t := tailState{largest: end.largest, last: lastBatch{leaderEpoch: kafka.NoLeaderEpoch}}
+	w := newHeaderWalk(f, end.position, at.position)
 	defer w.close()
-	for first := true; ; first = false {
+	for first, added := true, false; ; first = false {
 		h, err := w.next()
 		if errors.Is(err, io.EOF) || errors.Is(err, errBadHeader) {
 			return t, nil // A bad header is found again by whoever reads there.
@@ -87,8 +96,14 @@ func (s *segment) restoreIndexes(f vfs.File, at boundary, interval int64) (tailS
 		if h.maxTimestamp > t.largest.timestamp {
 			t.largest = timestampOffset{h.maxTimestamp, h.lastOffset}
 		}
-		indexed := first && position > 0
+		indexed := first && end.position > 0
 		if t.sinceIndex > interval && !indexed {
+			if !added { // Later times must not stand before those of this batch.
+				if err := s.times.truncate(s.path(timeIndexSuffix), end.times); err != nil {
+					return t, err
+				}
+				added = true
+			}
 			s.appendOffsetEntry(h.lastOffset, h.position)
 			s.maybeAppendTimeEntry(t.largest)
 			t.sinceIndex = 0
@@ -98,67 +113,130 @@ func (s *segment) restoreIndexes(f vfs.File, at boundary, interval int64) (tailS
 	}
 }
 
-// loadIndexes looks at both files and keeps their good entries below at. It
-// returns the last indexed position and the largest indexed timestamp.
-func (s *segment) loadIndexes(at boundary) (int64, timestampOffset, error) {
+// loadIndexes looks at both files and keeps their good entries below at and
+// trusted.
+func (s *segment) loadIndexes(at boundary, trusted int64) (indexEnd, error) {
 	data, err := s.offsets.load(s.path(indexSuffix))
 	if err != nil {
-		return 0, timestampOffset{}, err
+		return indexEnd{}, err
 	}
-	good, position := goodOffsetEntries(data, at, s.baseOffset)
 	times, err := s.times.load(s.path(timeIndexSuffix))
 	if err != nil {
-		return 0, timestampOffset{}, err
+		return indexEnd{}, err
 	}
-	below := at.nextOffset
-	if below == kafka.NoOffset {
+	good := goodOffsetEntries(data, at.position, trusted)
+	below, sealed := at.nextOffset, at.nextOffset == kafka.NoOffset
+	if sealed {
 		below = math.MaxInt64
 	}
-	goodTimes, largest := s.goodTimeEntries(times, below)
+	goodTimes := s.goodTimeEntries(times, below)
 	if good > 0 && goodTimes == 0 {
-		good, position = 0, 0 // The time index is gone: make both anew.
+		good = 0 // The time index is gone: make both anew.
 	}
-	s.offsets.keep(good, len(data))
-	s.times.keep(goodTimes, len(times))
-	return position, largest, nil
+	end := indexEnd{indexHit: indexHit{0, kafka.NoOffset}, largest: s.noLargest()}
+	if good > 0 {
+		end.lastOffset, end.position = s.parseOffsetEntry(data[(good-1)*offsetEntrySize:])
+		end.times = s.goodTimeEntries(times, end.lastOffset+1)
+	}
+	if end.times > 0 {
+		end.largest = s.parseTimeEntry(times[(end.times-1)*timeEntrySize:])
+	}
+	if !sealed {
+		goodTimes = end.times
+	}
+	s.offsets.keep(good)
+	s.times.keep(goodTimes)
+	// Entries of batches that are gone must not be there when others have their
+	// offsets.
+	return end, errors.Join(
+		s.offsets.cutTo(s.path(indexSuffix), good, len(data)),
+		s.times.cutTo(s.path(timeIndexSuffix), goodTimes, len(times)),
+	)
 }
 
-// goodOffsetEntries counts the leading entries that rise and lie below at.
-func goodOffsetEntries(data []byte, at boundary, base kafka.Offset) (int, int64) {
-	last, position, n := int32(-1), int64(-1), 0
+func (s *segment) noLargest() timestampOffset {
+	return timestampOffset{timestamp: noTimestamp, offset: s.baseOffset}
+}
+
+// cutIndexes removes the entries of batches at or above at. The indexes are
+// usable; the caller holds indexMu.
+func (s *segment) cutIndexes(at boundary) (indexEnd, error) {
+	end := indexEnd{indexHit: indexHit{0, kafka.NoOffset}, largest: s.noLargest()}
+	st := s.offsets.state.Load()
+	n, err := s.offsets.search(s.path(indexSuffix), st, func(e []byte) bool {
+		_, position := s.parseOffsetEntry(e)
+		return position < at.position
+	})
+	if err == nil && n > 0 {
+		end.lastOffset, end.position, err = s.offsetEntry(st, n-1)
+	}
+	if err != nil {
+		return end, err
+	}
+	times := s.times.state.Load()
+	if n > 0 {
+		end.times, err = s.times.search(s.path(timeIndexSuffix), times, func(e []byte) bool {
+			return s.parseTimeEntry(e).offset <= end.lastOffset
+		})
+	}
+	if err == nil && end.times > 0 {
+		end.largest, err = s.timeEntry(times, end.times-1)
+	}
+	return end, errors.Join(err,
+		s.offsets.truncate(s.path(indexSuffix), n), s.times.truncate(s.path(timeIndexSuffix), end.times))
+}
+
+// goodOffsetEntries counts the leading entries that rise and lie below limit and
+// trusted.
+func goodOffsetEntries(data []byte, limit, trusted int64) int {
+	last, position, n := int32(-1), int64(0), 0
 	for e := data; len(e) >= offsetEntrySize; e = e[offsetEntrySize:] {
 		relative := int32(binary.BigEndian.Uint32(e))
 		p := int64(int32(binary.BigEndian.Uint32(e[4:])))
-		beyond := at.nextOffset != kafka.NoOffset && base+kafka.Offset(relative) >= at.nextOffset
-		if relative <= last || p <= position || p == 0 || p >= at.position || beyond {
+		if relative <= last || p <= position || p >= limit || p >= trusted {
 			break
 		}
 		last, position, n = relative, p, n+1
 	}
-	return n, max(position, 0)
+	return n
 }
 
 // goodTimeEntries counts the leading entries that rise and are of batches below
-// an offset, and returns the last of them.
-func (s *segment) goodTimeEntries(data []byte, below kafka.Offset) (int, timestampOffset) {
-	largest, n := timestampOffset{timestamp: noTimestamp, offset: s.baseOffset}, 0
+// an offset.
+func (s *segment) goodTimeEntries(data []byte, below kafka.Offset) int {
+	last, n := s.noLargest(), 0
 	for e := data; len(e) >= timeEntrySize; e = e[timeEntrySize:] {
 		t := s.parseTimeEntry(e)
-		if t.timestamp <= largest.timestamp || n > 0 && t.offset <= largest.offset ||
+		if t.timestamp <= last.timestamp || n > 0 && t.offset <= last.offset ||
 			t.offset < s.baseOffset || t.offset >= below {
 			break
 		}
-		largest, n = t, n+1
+		last, n = t, n+1
 	}
-	return n, largest
+	return n
 }
 
-// keep sets how many entries of a file of so many bytes count. What lies beyond
-// is cut off by the next flush.
-func (e *entryFile) keep(count, fileBytes int) {
-	e.synced = count
-	e.excess = fileBytes > count*e.entrySize
+// keep sets how many entries of the file count.
+func (e *entryFile) keep(count int) {
+	e.synced = unknownSynced
 	e.state.Store(&entryState{flushed: count})
+}
+
+// cutTo cuts a file of so many bytes to count entries. The next sync of the
+// segment includes it.
+func (e *entryFile) cutTo(name string, count, fileBytes int) error {
+	if fileBytes <= count*e.entrySize {
+		return nil
+	}
+	f, err := e.open(name, vfs.ReadWrite)
+	if err != nil {
+		return err
+	}
+	e.wasCut.Store(true)
+	if err := f.Truncate(int64(count) * int64(e.entrySize)); err != nil {
+		return fmt.Errorf("truncate %s: %w", name, err)
+	}
+	return nil
 }
 
 // loadLargest returns the segment's largest timestamp and its batch's last
@@ -180,17 +258,21 @@ func (s *segment) loadLargest(interval int64) (timestampOffset, error) {
 	return timestampOffset{}, fmt.Errorf("largest timestamp of %s is unknown", s.path(logSuffix))
 }
 
-// flushIndexes writes both indexes out, creating the files.
+// flushIndexes writes both indexes out, creating the files. The time index goes
+// first: an offset index that is on disk is never ahead of it.
 func (s *segment) flushIndexes() error {
-	return errors.Join(
-		s.offsets.flush(s.path(indexSuffix)),
-		s.times.flush(s.path(timeIndexSuffix)),
-	)
+	if err := s.times.flush(s.path(timeIndexSuffix)); err != nil {
+		return err
+	}
+	return s.offsets.flush(s.path(indexSuffix))
 }
 
 // dropIndexes forgets both indexes, to make them anew.
-func (s *segment) dropIndexes() {
-	s.offsets.keep(0, math.MaxInt)
-	s.times.keep(0, math.MaxInt)
+func (s *segment) dropIndexes() error {
+	s.offsets.keep(0)
+	s.times.keep(0)
+	s.trustedTo = 0
 	s.indexed.Store(true)
+	return errors.Join(
+		removeFile(s.fs, s.path(indexSuffix)), removeFile(s.fs, s.path(timeIndexSuffix)))
 }

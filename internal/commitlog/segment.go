@@ -34,6 +34,9 @@ type segment struct {
 	indexed atomic.Bool // The indexes were looked at and may be used.
 	offsets entryFile
 	times   entryFile
+	// trustedTo is the position below which both indexes are on disk; the log's
+	// lock guards it.
+	trustedTo int64
 
 	verified verifiedRanges
 	// trustedFrom is where the bytes begin that were written or checked by
@@ -59,7 +62,7 @@ type timestampOffset struct {
 const noTimestamp = -1
 
 func newSegment(fsys vfs.FS, dir string, base kafka.Offset) *segment {
-	s := &segment{fs: fsys, dir: dir, baseOffset: base}
+	s := &segment{fs: fsys, dir: dir, baseOffset: base, trustedTo: math.MaxInt64}
 	s.refs.Store(1)
 	s.trustedFrom.Store(math.MaxInt64)
 	s.offsets.init(fsys, offsetEntrySize, 0)
@@ -128,10 +131,13 @@ const (
 )
 
 func (s *segment) appendOffsetEntry(lastOffset kafka.Offset, position int64) {
+	if s.offsets.full() {
+		_ = s.flushIndexes() // What can't be written now stays in memory.
+	}
 	var e [offsetEntrySize]byte
 	binary.BigEndian.PutUint32(e[:], uint32(lastOffset-s.baseOffset))
 	binary.BigEndian.PutUint32(e[4:], uint32(position))
-	s.offsets.append(s.path(indexSuffix), e[:])
+	s.offsets.append(e[:])
 }
 
 // maybeAppendTimeEntry adds t unless the index ends with that timestamp or a
@@ -150,7 +156,7 @@ func (s *segment) maybeAppendTimeEntry(t timestampOffset) {
 	var e [timeEntrySize]byte
 	binary.BigEndian.PutUint64(e[:], uint64(t.timestamp))
 	binary.BigEndian.PutUint32(e[8:], uint32(t.offset-s.baseOffset))
-	s.times.append(s.path(timeIndexSuffix), e[:])
+	s.times.append(e[:])
 }
 
 // offsetEntry returns entry i of the offset index.

@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -22,8 +23,7 @@ func (l *Log) SyncFiles() error {
 	}
 	dirty := l.takeDirtyLocked()
 	newFiles, active := l.w.newFiles, l.w.active
-	snapshots := l.w.producers.unsynced
-	l.w.newFiles, l.w.producers.unsynced = false, nil
+	l.w.newFiles = false
 	point, truncations := l.pointLocked(), l.w.truncations
 	// The checkpoint has the latest epoch only: the file has those before.
 	var epochs []byte
@@ -33,13 +33,10 @@ func (l *Log) SyncFiles() error {
 	l.mu.Unlock()
 
 	err := l.syncSegments(dirty, active)
-	if err == nil {
-		err = l.syncSnapshots(snapshots)
-	}
 	if err == nil && epochs != nil {
 		err = replaceFile(l.env.fs, l.dir+"/"+epochName, epochs, true)
 	}
-	if err == nil && (newFiles || len(snapshots) > 0) {
+	if err == nil && newFiles {
 		err = l.syncDirs()
 	}
 	if err != nil {
@@ -89,7 +86,7 @@ func (s *segment) sync(sealed bool) error {
 	if err := h.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", s.path(logSuffix), err)
 	}
-	if !sealed {
+	if !sealed && !s.offsets.wasCut.Load() && !s.times.wasCut.Load() {
 		return nil
 	}
 	if err := s.offsets.sync(); err != nil {
@@ -123,20 +120,28 @@ func (l *Log) pointLocked() checkpointEntry {
 		position:      uint32(w.end.position),
 		leaderEpoch:   kafka.NoLeaderEpoch,
 		epochStart:    kafka.NoOffset,
+		largest:       w.largest,
+		indexedTo:     uint32(w.active.trustedTo),
 	}
 	if w.end.position > 0 {
 		point.lastSize, point.lastCRC = uint32(w.last.sizeBytes), w.last.crc
 	}
-	for i := len(w.epochs) - 1; i >= 0; i-- {
-		if w.epochs[i].StartOffset < w.end.nextOffset {
-			point.leaderEpoch, point.epochStart = w.epochs[i].LeaderEpoch, w.epochs[i].StartOffset
-			break
-		}
-	}
+	point.setEpoch(w.epochs)
 	if w.producers.empty() {
 		point.flags |= entryNoProducers
 	}
 	return point
+}
+
+// setEpoch notes the latest epoch that has records below the recovery point.
+func (c *checkpointEntry) setEpoch(h epochHistory) {
+	c.leaderEpoch, c.epochStart = kafka.NoLeaderEpoch, kafka.NoOffset
+	for i := len(h) - 1; i >= 0; i-- {
+		if h[i].StartOffset < c.recoveryPoint {
+			c.leaderEpoch, c.epochStart = h[i].LeaderEpoch, h[i].StartOffset
+			return
+		}
+	}
 }
 
 // checkpointPoint returns what the checkpoint file says of this log.
@@ -144,4 +149,42 @@ func (l *Log) checkpointPoint() checkpointEntry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.w.synced
+}
+
+// tidy makes the active segment's indexes durable, and the producers' state
+// readable, if the segment has grown by more than growthBytes since the last
+// time. It bounds what a restart has to walk over below the checkpoint.
+func (l *Log) tidy(growthBytes int64) error {
+	l.syncMu.Lock()
+	defer l.syncMu.Unlock()
+	l.mu.Lock()
+	w := &l.w
+	s, truncations := w.active, w.truncations
+	if s == nil || w.closed || w.end.position-s.trustedTo <= growthBytes {
+		l.mu.Unlock()
+		return nil
+	}
+	err := s.flushIndexes()
+	if err == nil && !w.producers.empty() {
+		// At the start of a segment there is a durable one.
+		err = w.producers.snapshot(l, w.end.nextOffset, w.end.position == 0)
+	}
+	end := w.end.position
+	l.mu.Unlock()
+	if err == nil {
+		err = errors.Join(s.times.sync(), s.offsets.sync())
+	}
+	if err != nil {
+		return fmt.Errorf("tidy %s: %w", l.id, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.active == s && w.truncations == truncations {
+		s.trustedTo = end
+		if w.synced.segmentBase == s.baseOffset {
+			w.synced.indexedTo = uint32(end)
+		}
+		l.env.changed.Store(true)
+	}
+	return l.pruneSnapshotsLocked()
 }

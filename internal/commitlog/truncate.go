@@ -32,6 +32,12 @@ func (l *Log) TruncateTo(offset kafka.Offset) error {
 		l.mu.Unlock()
 		return err
 	}
+	if l.w.active == nil {
+		if err := l.activateLocked(); err != nil {
+			l.mu.Unlock()
+			return err
+		}
+	}
 	l.w.truncating = true
 	l.mu.Unlock()
 	err := l.truncate(max(offset, l.LogStartOffset()))
@@ -67,11 +73,6 @@ func (l *Log) cut(offset kafka.Offset) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.w.truncations++
-	if l.w.active == nil {
-		if err := l.activateLocked(); err != nil {
-			return err
-		}
-	}
 	if err := l.cutLocked(offset); err != nil {
 		return err
 	}
@@ -99,6 +100,7 @@ func (l *Log) lowerCheckpoint(offset kafka.Offset) error {
 		// The segment is read from its start after a crash.
 		point.segmentBase, point.recoveryPoint = segments[i].baseOffset, min(offset, segments[i].baseOffset)
 	}
+	point.setEpoch(l.w.epochs)
 	l.w.synced = point
 	l.mu.Unlock()
 	return l.env.checkpoint()
@@ -134,6 +136,10 @@ func (l *Log) cutLocked(offset kafka.Offset) error {
 	if err != nil {
 		return err
 	}
+	tail, err := s.cutTail(f, at, l.options.Load().Config.IndexIntervalBytes)
+	if err != nil {
+		return err
+	}
 	if err := f.Truncate(at.position); err != nil {
 		l.env.failLater(l, err)
 		return err
@@ -141,12 +147,26 @@ func (l *Log) cutLocked(offset kafka.Offset) error {
 	s.size.Store(at.position)
 	s.verified.cut(at.position)
 	s.forgetHints()
-	s.largest.Store(nil)
-	return l.resumeAt(kept, at)
+	return l.resumeAt(kept, at, tail)
+}
+
+// cutTail cuts the indexes at a boundary.
+func (s *segment) cutTail(f vfs.File, at boundary, interval int64) (tailState, error) {
+	if err := s.readyIndexes(f, interval); err != nil {
+		return tailState{}, err
+	}
+	s.indexMu.Lock()
+	defer s.indexMu.Unlock()
+	s.trustedTo = min(s.trustedTo, at.position)
+	end, err := s.cutIndexes(at)
+	if err != nil {
+		return tailState{}, err
+	}
+	return s.completeIndexes(f, end, at, interval)
 }
 
 // resumeAt makes the last of kept active with its end at a boundary.
-func (l *Log) resumeAt(kept []*segment, at boundary) error {
+func (l *Log) resumeAt(kept []*segment, at boundary, tail tailState) error {
 	s := kept[len(kept)-1]
 	trusted := s.trustedFrom.Load()
 	l.logEnd.Store(int64(at.nextOffset))
@@ -155,7 +175,7 @@ func (l *Log) resumeAt(kept []*segment, at boundary) error {
 	l.w.enqueuedEnd = min(l.w.enqueuedEnd, at.nextOffset)
 	l.segments.Store(&kept)
 	err := l.w.producers.forgetSnapshots(l, func(o kafka.Offset) bool { return o > at.nextOffset })
-	if err := errors.Join(err, l.restoreLocked(len(kept)-1, at)); err != nil {
+	if err := errors.Join(err, l.restoreLocked(len(kept)-1, at, tail)); err != nil {
 		return err
 	}
 	s.trustedFrom.Store(min(trusted, at.position))
