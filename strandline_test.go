@@ -133,6 +133,8 @@ func TestBadConfig(t *testing.T) {
 		"bad value":       {Settings: map[string]string{"num.partitions": "many"}},
 		"bad address":     {Listen: "nowhere"},
 		"which address":   {Listen: "0.0.0.0:0"},
+		"two listeners":   {Settings: map[string]string{"listeners": "PLAINTEXT://127.0.0.1:0,B://127.0.0.1:0"}},
+		"two directories": {Settings: map[string]string{"log.dirs": "/elsewhere"}},
 	} {
 		srv, err := strandline.Start(t.Context(), c)
 		if err == nil {
@@ -140,6 +142,15 @@ func TestBadConfig(t *testing.T) {
 			t.Errorf("%s: started", name)
 		}
 		t.Logf("%s: %v", name, err)
+	}
+}
+
+// TestListenersSetting: Kafka's settings for addresses work as well as flags.
+func TestListenersSetting(t *testing.T) {
+	srv := strandlinetest.Start(t, strandlinetest.WithSetting("listeners", "PLAINTEXT://127.0.0.1:0"),
+		strandlinetest.WithSetting("advertised.listeners", "PLAINTEXT://localhost:1234"))
+	if srv.Addr() != "localhost:1234" {
+		t.Errorf("advertised %s", srv.Addr())
 	}
 }
 

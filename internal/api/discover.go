@@ -265,10 +265,6 @@ func (s *Services) coordinatorOf(ctx context.Context, kind int8, key string) kms
 	return out
 }
 
-// maxPartitionsPerAnswer bounds DescribeTopicPartitions
-// (max.request.partition.size.limit).
-const maxPartitionsPerAnswer = 2000
-
 func (s *Services) describeTopicPartitions(
 	_ context.Context, _ *wire.Request, req *kmsg.DescribeTopicPartitionsRequest,
 ) kmsg.Response {
@@ -292,7 +288,7 @@ func (s *Services) describeTopicPartitions(
 			from = max(req.Cursor.Partition, 0)
 		}
 	}
-	left := int32(maxPartitionsPerAnswer)
+	left := s.Broker().MaxRequestPartitionSizeLimit
 	if req.ResponsePartitionLimit > 0 {
 		left = min(left, req.ResponsePartitionLimit)
 	}

@@ -95,6 +95,10 @@ type Broker struct {
 // New opens the data directory, recovers what is in it, and listens. Nothing
 // runs until Run, which must be called, because it closes what is open here.
 func New(c Config) (*Broker, error) {
+	c, err := c.settled()
+	if err != nil {
+		return nil, err
+	}
 	b := &Broker{config: c, log: c.Logger, now: time.Now, ready: make(chan struct{})}
 	for _, open := range []func() error{
 		b.openControl, b.openDisk, b.openQuorum, b.openListeners, b.openParts, b.openWire,
@@ -111,7 +115,7 @@ func (b *Broker) settings() *config.Broker { return b.control.BrokerConfig() }
 
 func (b *Broker) openControl() (err error) {
 	b.control, err = controlplane.New(controlplane.Options{
-		Self: kafka.BrokerID(b.config.NodeID), Static: staticSettings(b.config), Logger: b.log,
+		Self: kafka.BrokerID(b.config.NodeID), Static: b.config.Settings, Logger: b.log,
 	})
 	return err
 }

@@ -21,9 +21,10 @@ import (
 // listenerName is Kafka's name for a listener without TLS.
 const listenerName = "PLAINTEXT"
 
-// staticSettings are the settings a broker is started with, those of its own
-// flags included.
-func staticSettings(c Config) map[string]string {
+// settled brings addresses and the data directory, which are flags, together
+// with Kafka's settings of the same meaning: a setting wins over the flag's
+// default, and DescribeConfigs shows what is in force.
+func (c Config) settled() (Config, error) {
 	s := maps.Clone(c.Settings)
 	if s == nil {
 		s = map[string]string{}
@@ -32,7 +33,30 @@ func staticSettings(c Config) map[string]string {
 	if c.Rack != "" {
 		s["broker.rack"] = c.Rack
 	}
-	return s
+	if dir, ok := s["log.dirs"]; ok && dir != c.DataDir {
+		return c, fmt.Errorf("log.dirs is %q and the data directory is %q: set the one with --data-dir "+
+			"and leave log.dirs out", dir, c.DataDir)
+	}
+	if c.DataDir != "" {
+		s["log.dirs"] = c.DataDir
+	}
+	for name, address := range map[string]*string{"listeners": &c.Listen, "advertised.listeners": &c.Advertise} {
+		text, ok := s[name]
+		if !ok {
+			continue
+		}
+		all, err := config.ParseListeners(config.SplitList(text))
+		if err != nil {
+			return c, fmt.Errorf("%s: %w", name, err)
+		}
+		if len(all) != 1 || all[0].Name != listenerName {
+			return c, fmt.Errorf("%s is %q: this broker has one listener, %s://HOST:PORT", name, text, listenerName)
+		}
+		*address = net.JoinHostPort(all[0].Host, strconv.Itoa(int(all[0].Port)))
+	}
+	s["listeners"] = listenerName + "://" + c.Listen
+	c.Settings = s
+	return c, nil
 }
 
 // newUUID draws a random (version 4) UUID.

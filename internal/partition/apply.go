@@ -42,7 +42,11 @@ func (a *Applier) Apply(d metadata.Delta) {
 	a.Table.Edit(func(e *Edit) {
 		for _, c := range d.Topics {
 			if c.New == nil {
-				gone = append(gone, e.Remove(c.Old.Name, c.Old.ID)...)
+				if ps := e.Remove(c.Old.Name, c.Old.ID); ps != nil {
+					gone = append(gone, ps...)
+				} else {
+					a.deleteLeftovers(c.Old)
+				}
 				continue
 			}
 			led = append(led, a.applyTopic(e, c.New)...)
@@ -133,6 +137,17 @@ func (a *Applier) Reconfigure(topics []*metadata.Topic) {
 				p.log.SetConfig(config)
 				p.Configure(settings)
 			}
+		}
+	}
+}
+
+// deleteLeftovers deletes the files of a topic that was deleted while they could
+// not be: the broker went down in between.
+func (a *Applier) deleteLeftovers(t *metadata.Topic) {
+	for i := range t.Partitions {
+		id := kafka.TopicIDPartition{ID: t.ID, Partition: int32(i)}
+		if err := a.Storage.Delete(id); err != nil {
+			a.Logger.Error("files of a deleted partition are still there", "topic", t.Name, "partition", i, "error", err)
 		}
 	}
 }
