@@ -25,7 +25,7 @@ type entryFile struct {
 
 	openMu sync.Mutex
 	file   atomic.Pointer[fileHandle]
-	synced int  // Entries known to be on disk, or unknownSynced.
+	synced int         // Entries known to be on disk, or unknownSynced.
 	wasCut atomic.Bool // The file was cut since it was last synced.
 }
 

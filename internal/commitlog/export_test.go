@@ -115,3 +115,6 @@ func (j *JournalModel) Close() error { return nil }
 
 // Checkpoint writes the checkpoint now.
 func (d *Dir) Checkpoint() error { return d.writeCheckpoint() }
+
+// Tidy syncs indexes and writes a producer snapshot as the background does.
+func (l *Log) Tidy(growthBytes int64) error { return l.tidy(growthBytes) }

@@ -120,7 +120,7 @@ type writer struct {
 	newFiles    bool         // Directory entries are not synced.
 	hasDir      bool
 	openedStart kafka.Offset // The log start offset when the log was opened.
-	truncations int // Counts truncations, so that a sync sees one that passed it.
+	truncations int          // Counts truncations, so that a sync sees one that passed it.
 	truncating  bool
 	closed      bool
 	synced      checkpointEntry

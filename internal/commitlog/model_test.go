@@ -348,13 +348,18 @@ func TestLogModel(t *testing.T) {
 		m.config.RetentionBytes = rapid.SampledFrom([]int64{-1, 5000}).Draw(t, "retention.bytes")
 		m.open(t)
 		t.Repeat(map[string]func(*rapid.T){
-			"append":     m.appendBatch,
-			"append 2":   m.appendBatch,
-			"append 3":   m.appendBatch,
-			"retry":      m.retry,
-			"journal":    func(t *rapid.T) { m.mustDo(t, m.journal.Round(false)) },
-			"files":      func(t *rapid.T) { m.mustDo(t, m.journal.Round(true)) },
-			"recycle":    func(t *rapid.T) { m.mustDo(t, m.journal.Recycle(m.dir)) },
+			"append":   m.appendBatch,
+			"append 2": m.appendBatch,
+			"append 3": m.appendBatch,
+			"retry":    m.retry,
+			"journal":  func(t *rapid.T) { m.mustDo(t, m.journal.Round(false)) },
+			"files":    func(t *rapid.T) { m.mustDo(t, m.journal.Round(true)) },
+			"recycle":  func(t *rapid.T) { m.mustDo(t, m.journal.Recycle(m.dir)) },
+			"tidy":     func(t *rapid.T) { m.mustDo(t, m.log.Tidy(0)) },
+			"flush": func(t *rapid.T) {
+				m.config.FlushMessages = rapid.SampledFrom([]int64{1, 1, 3, 1000}).Draw(t, "flush.messages")
+				m.log.SetConfig(m.config)
+			},
 			"checkpoint": func(t *rapid.T) { m.mustDo(t, m.dir.Checkpoint()) },
 			"roll":       func(t *rapid.T) { m.mustDo(t, m.log.Roll()) },
 			"truncate":   m.truncate,

@@ -377,6 +377,7 @@ func (l *Log) loadTail(s *segment, at boundary) (tailState, error) {
 	}
 	s.indexMu.Lock()
 	defer s.indexMu.Unlock()
+	s.trustedTo = min(s.trustedTo, at.position)
 	tail, err := s.restoreIndexes(f, at, s.trustedTo, l.options.Load().Config.IndexIntervalBytes)
 	s.indexed.Store(err == nil)
 	// What a crash took from the time index, the checkpoint remembers.

@@ -34,7 +34,7 @@ func (s *segment) readyIndexes(f vfs.File, interval int64) error {
 	s.largest.CompareAndSwap(nil, &t.largest)
 	s.maybeAppendTimeEntry(t.largest)
 	if s.offsets.state.Load().n.Load() > 0 {
-		_ = s.flushIndexes() // It was rebuilt; not written, it is rebuilt again.
+		_ = s.storeIndexes() // It was rebuilt; not written, it is rebuilt again.
 	}
 	s.indexed.Store(true)
 	return nil
@@ -52,7 +52,7 @@ func (s *segment) rebuildIndexes(f vfs.File, interval int64) error {
 		return err
 	}
 	s.maybeAppendTimeEntry(t.largest)
-	return s.flushIndexes()
+	return s.storeIndexes()
 }
 
 // tailState is what a walk over the end of a segment finds out.
@@ -130,8 +130,8 @@ func (s *segment) loadIndexes(at boundary, trusted int64) (indexEnd, error) {
 		below = math.MaxInt64
 	}
 	goodTimes := s.goodTimeEntries(times, below)
-	if good > 0 && goodTimes == 0 {
-		good = 0 // The time index is gone: make both anew.
+	if goodTimes == 0 || sealed && goodTimes*timeEntrySize < len(times) {
+		good = 0 // The time index is gone, or wrong: make both anew.
 	}
 	end := indexEnd{indexHit: indexHit{0, kafka.NoOffset}, largest: s.noLargest()}
 	if good > 0 {
@@ -265,6 +265,21 @@ func (s *segment) flushIndexes() error {
 		return err
 	}
 	return s.offsets.flush(s.path(indexSuffix))
+}
+
+// storeIndexes writes both indexes out for good: an offset index on disk is
+// never ahead of the time index, not even after power loss.
+func (s *segment) storeIndexes() error {
+	if err := s.times.flush(s.path(timeIndexSuffix)); err != nil {
+		return err
+	}
+	if err := s.times.sync(); err != nil {
+		return err
+	}
+	if err := s.offsets.flush(s.path(indexSuffix)); err != nil {
+		return err
+	}
+	return s.offsets.sync()
 }
 
 // dropIndexes forgets both indexes, to make them anew.
