@@ -89,26 +89,49 @@ func (d *Dir) recoverBare(c *checkpoint) {
 	}
 }
 
+// wholeSyncer is what a file system may offer besides: one sync of everything in
+// it. With hundreds of files it is many times cheaper than one each.
+type wholeSyncer interface{ SyncAll() error }
+
+// syncAllAbove is the number of logs above which one sync of everything is used.
+const syncAllAbove = 64
+
 // finishRecovery syncs what was found and looks for what is missing.
 func (d *Dir) finishRecovery() error {
-	g := errgroup.Group{}
-	g.SetLimit(2 * d.options.RecoveryThreads)
+	var found []*Log
 	for _, l := range d.snapshotLogs() {
 		l.checkShortfall()
 		l.clampStart()
-		if len(l.w.dirty) == 0 {
-			continue
+		if len(l.w.dirty) > 0 {
+			found = append(found, l)
 		}
-		g.Go(func() error {
-			if err := l.SyncFiles(); err != nil {
-				return fmt.Errorf("sync recovered log %s: %w", l.id, err)
-			}
-			l.durableEnd.Store(l.logEnd.Load())
-			l.w.enqueuedEnd = l.LogEndOffset()
-			return nil
-		})
+	}
+	all, ok := d.fs.(wholeSyncer)
+	ok = ok && len(found) > syncAllAbove
+	if ok {
+		if err := all.SyncAll(); err != nil {
+			return fmt.Errorf("sync what was recovered: %w", err)
+		}
+	}
+	g := errgroup.Group{}
+	g.SetLimit(2 * d.options.RecoveryThreads)
+	for _, l := range found {
+		g.Go(func() error { return l.finishRecovery(ok) })
 	}
 	return g.Wait()
+}
+
+// finishRecovery makes what a recovery found the log's durable state.
+func (l *Log) finishRecovery(synced bool) error {
+	if synced {
+		l.takenAsSynced()
+	}
+	if err := l.SyncFiles(); err != nil {
+		return fmt.Errorf("sync recovered log %s: %w", l.id, err)
+	}
+	l.durableEnd.Store(l.logEnd.Load())
+	l.w.enqueuedEnd = l.LogEndOffset()
+	return nil
 }
 
 // tidyBytes is how far a segment grows between two syncs of its indexes, and

@@ -19,7 +19,8 @@ import (
 //
 //	file:  | 0 | 1 | ... | flushed-1 |   tail: | flushed | ... | flushed+n-1 |
 type entryFile struct {
-	fs        vfs.FS
+	segment   *segment
+	suffix    string
 	entrySize int
 	state     atomic.Pointer[entryState]
 
@@ -27,6 +28,8 @@ type entryFile struct {
 	file   atomic.Pointer[fileHandle]
 	synced int         // Entries known to be on disk, or unknownSynced.
 	wasCut atomic.Bool // The file was cut since it was last synced.
+	// missing tells that there was no file when the log was opened.
+	missing atomic.Bool
 }
 
 // entryState is what a reader sees.
@@ -49,10 +52,14 @@ const (
 	maxTailEntries = 512
 )
 
-func (e *entryFile) init(fsys vfs.FS, entrySize, flushed int) {
-	e.fs, e.entrySize = fsys, entrySize
-	e.state.Store(&entryState{flushed: flushed})
+func (e *entryFile) init(s *segment, suffix string, entrySize int) {
+	e.segment, e.suffix, e.entrySize = s, suffix, entrySize
+	e.state.Store(&entryState{})
 }
+
+// path returns the file's name. Most indexes of most logs are never opened, so
+// that it is not kept.
+func (e *entryFile) path() string { return e.segment.path(e.suffix) }
 
 // count returns the number of entries.
 func (s *entryState) count() int { return s.flushed + int(s.n.Load()) }
@@ -81,26 +88,27 @@ func (e *entryFile) makeRoom(s *entryState, n int) *entryState {
 }
 
 // flush writes the tail out, creating the file if need be.
-func (e *entryFile) flush(name string) error {
+func (e *entryFile) flush() error {
 	s := e.state.Load()
 	n := int(s.n.Load())
-	f, err := e.open(name, vfs.ReadWrite|vfs.Create)
+	f, err := e.open(vfs.ReadWrite|vfs.Create)
 	if err != nil {
 		return err
 	}
+	e.missing.Store(false)
 	if n == 0 {
 		return nil
 	}
 	position := int64(s.flushed) * int64(e.entrySize)
 	if _, err := f.WriteAt(s.tail[:n*e.entrySize], position); err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
+		return fmt.Errorf("write %s: %w", e.path(), err)
 	}
 	e.state.Store(&entryState{flushed: s.flushed + n})
 	return nil
 }
 
 // truncate keeps the first count entries.
-func (e *entryFile) truncate(name string, count int) error {
+func (e *entryFile) truncate(count int) error {
 	s := e.state.Load()
 	if count >= s.count() {
 		return nil
@@ -113,13 +121,13 @@ func (e *entryFile) truncate(name string, count int) error {
 	}
 	e.synced = min(e.synced, count)
 	if count < s.flushed {
-		f, err := e.open(name, vfs.ReadWrite|vfs.Create)
+		f, err := e.open(vfs.ReadWrite|vfs.Create)
 		if err != nil {
 			return err
 		}
 		e.wasCut.Store(true)
 		if err := f.Truncate(int64(count) * int64(e.entrySize)); err != nil {
-			return fmt.Errorf("truncate %s: %w", name, err)
+			return fmt.Errorf("truncate %s: %w", e.path(), err)
 		}
 	}
 	e.state.Store(kept)
@@ -127,24 +135,24 @@ func (e *entryFile) truncate(name string, count int) error {
 }
 
 // entry copies entry i of state s into dst, which is entrySize long.
-func (e *entryFile) entry(name string, s *entryState, i int, dst []byte) error {
+func (e *entryFile) entry(s *entryState, i int, dst []byte) error {
 	if i >= s.flushed {
 		copy(dst, s.tail[(i-s.flushed)*e.entrySize:][:e.entrySize])
 		return nil
 	}
-	f, err := e.open(name, vfs.ReadOnly)
+	f, err := e.open(vfs.ReadOnly)
 	if err != nil {
 		return err
 	}
 	if _, err := f.ReadAt(dst, int64(i)*int64(e.entrySize)); err != nil {
-		return fmt.Errorf("read %s: %w", name, err)
+		return fmt.Errorf("read %s: %w", e.path(), err)
 	}
 	return nil
 }
 
 // search returns the number of leading entries for which before holds; they
 // must come first.
-func (e *entryFile) search(name string, s *entryState, before func(entry []byte) bool) (int, error) {
+func (e *entryFile) search(s *entryState, before func(entry []byte) bool) (int, error) {
 	var buf [timeEntrySize]byte
 	entry := buf[:e.entrySize]
 	low, high := 0, s.count()
@@ -158,7 +166,7 @@ func (e *entryFile) search(name string, s *entryState, before func(entry []byte)
 	}
 	for low < high {
 		mid := int(uint(low+high) >> 1)
-		if err := e.entry(name, s, mid, entry); err != nil {
+		if err := e.entry(s, mid, entry); err != nil {
 			return 0, err
 		}
 		if before(entry) {
@@ -172,7 +180,7 @@ func (e *entryFile) search(name string, s *entryState, before func(entry []byte)
 
 // open returns the file, opening it at its first use. A file opened for
 // reading is opened again when it is to be written.
-func (e *entryFile) open(name string, flag vfs.OpenFlag) (vfs.File, error) {
+func (e *entryFile) open(flag vfs.OpenFlag) (vfs.File, error) {
 	if h := e.file.Load(); h != nil {
 		return h.File, nil
 	}
@@ -181,7 +189,7 @@ func (e *entryFile) open(name string, flag vfs.OpenFlag) (vfs.File, error) {
 	if h := e.file.Load(); h != nil {
 		return h.File, nil
 	}
-	f, err := e.fs.Open(name, flag|vfs.ReadWrite)
+	f, err := e.segment.fs.Open(e.path(), flag|vfs.ReadWrite)
 	if err != nil {
 		return nil, fmt.Errorf("open index: %w", err)
 	}
@@ -190,8 +198,11 @@ func (e *entryFile) open(name string, flag vfs.OpenFlag) (vfs.File, error) {
 }
 
 // load reads the whole file; a missing one is empty.
-func (e *entryFile) load(name string) ([]byte, error) {
-	f, err := e.open(name, vfs.ReadOnly)
+func (e *entryFile) load() ([]byte, error) {
+	if e.missing.Load() {
+		return nil, nil
+	}
+	f, err := e.open(vfs.ReadOnly)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -207,7 +218,7 @@ func (e *entryFile) load(name string) ([]byte, error) {
 		return nil, nil
 	}
 	if _, err := f.ReadAt(buf, 0); err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w", e.path(), err)
 	}
 	return buf, nil
 }

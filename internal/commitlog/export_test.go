@@ -118,3 +118,19 @@ func (d *Dir) Checkpoint() error { return d.writeCheckpoint() }
 
 // Tidy syncs indexes and writes a producer snapshot as the background does.
 func (l *Log) Tidy(growthBytes int64) error { return l.tidy(growthBytes) }
+
+// DiscardJournal makes appends durable never.
+func DiscardJournal(o *DirOptions) {
+	o.openJournal = func(vfs.FS, DirOptions, *env) (commitJournal, error) { return discardJournal{}, nil }
+}
+
+type discardJournal struct{}
+
+func (discardJournal) Enqueue(*Log, kafka.Offset, kafka.Offset, []byte) {}
+func (discardJournal) EnqueueSync(*Log, kafka.Offset)                   {}
+func (discardJournal) Truncate(*Log, kafka.Offset) error                { return nil }
+func (discardJournal) Forget(*Log)                                      {}
+func (discardJournal) Replay(func(journalEntry) error) error            { return nil }
+func (discardJournal) Reset() error                                     { return nil }
+func (discardJournal) Run(ctx context.Context) error                    { <-ctx.Done(); return nil }
+func (discardJournal) Close() error                                     { return nil }

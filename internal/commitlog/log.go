@@ -111,6 +111,7 @@ type writer struct {
 	epochs        epochHistory
 	epochsLoaded  bool
 	epochsDirty   bool // The file is older than the history.
+	noEpochFile   bool // There was no file when the log was opened.
 	producers     producers
 	gather        []byte
 

@@ -23,6 +23,8 @@ type recovery struct {
 type logFiles struct {
 	segments  []segmentFile // Rising.
 	snapshots []kafka.Offset
+	indexes   map[string]bool // Names of the index files that are there.
+	epochs    bool            // There is a leader epoch file.
 }
 
 type segmentFile struct {
@@ -54,6 +56,10 @@ func (l *Log) listFiles() (logFiles, error) {
 				return files, fmt.Errorf("size of %s: %w", e.Name(), err)
 			}
 			files.segments = append(files.segments, segmentFile{base, info.Size()})
+		case ok && (suffix == indexSuffix || suffix == timeIndexSuffix):
+			files.noteIndex(e.Name())
+		case e.Name() == epochName:
+			files.epochs = true
 		case ok && suffix == snapshotSuffix:
 			files.snapshots = append(files.snapshots, base)
 		case strings.HasSuffix(e.Name(), tempSuffix):
@@ -63,6 +69,13 @@ func (l *Log) listFiles() (logFiles, error) {
 		}
 	}
 	return files, nil
+}
+
+func (f *logFiles) noteIndex(name string) {
+	if f.indexes == nil {
+		f.indexes = map[string]bool{}
+	}
+	f.indexes[name] = true
 }
 
 // recoverLog opens a log that has a directory. It reads what is newer than the
@@ -81,6 +94,11 @@ func recoverLog(e *env, id kafka.TopicIDPartition, r recovery) (*Log, error) {
 	l.w.producers.snapshots = files.snapshots
 	if err := l.takeSegments(files.segments, r); err != nil {
 		return nil, err
+	}
+	l.w.noEpochFile = !files.epochs
+	for _, s := range *l.segments.Load() {
+		s.offsets.missing.Store(!files.indexes[fileName("", s.baseOffset, indexSuffix)[1:]])
+		s.times.missing.Store(!files.indexes[fileName("", s.baseOffset, timeIndexSuffix)[1:]])
 	}
 	if segments := *l.segments.Load(); len(segments) > 0 {
 		first := segments[0].baseOffset

@@ -134,7 +134,11 @@ func (l *Log) loadEpochsLocked() error {
 	if l.w.epochsLoaded {
 		return nil
 	}
-	history, err := loadEpochs(l.env.fs, l.dir)
+	var history epochHistory
+	var err error
+	if !l.w.noEpochFile {
+		history, err = loadEpochs(l.env.fs, l.dir)
+	}
 	if err != nil {
 		l.env.events.Problem("leader epochs are unreadable, reading the log instead", err)
 		if history, err = l.collectEpochs(); err != nil {

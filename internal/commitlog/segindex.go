@@ -99,7 +99,7 @@ func (s *segment) completeIndexes(f vfs.File, end indexEnd, at boundary, interva
 		indexed := first && end.position > 0
 		if t.sinceIndex > interval && !indexed {
 			if !added { // Later times must not stand before those of this batch.
-				if err := s.times.truncate(s.path(timeIndexSuffix), end.times); err != nil {
+				if err := s.times.truncate(end.times); err != nil {
 					return t, err
 				}
 				added = true
@@ -116,11 +116,11 @@ func (s *segment) completeIndexes(f vfs.File, end indexEnd, at boundary, interva
 // loadIndexes looks at both files and keeps their good entries below at and
 // trusted.
 func (s *segment) loadIndexes(at boundary, trusted int64) (indexEnd, error) {
-	data, err := s.offsets.load(s.path(indexSuffix))
+	data, err := s.offsets.load()
 	if err != nil {
 		return indexEnd{}, err
 	}
-	times, err := s.times.load(s.path(timeIndexSuffix))
+	times, err := s.times.load()
 	if err != nil {
 		return indexEnd{}, err
 	}
@@ -149,8 +149,8 @@ func (s *segment) loadIndexes(at boundary, trusted int64) (indexEnd, error) {
 	// Entries of batches that are gone must not be there when others have their
 	// offsets.
 	return end, errors.Join(
-		s.offsets.cutTo(s.path(indexSuffix), good, len(data)),
-		s.times.cutTo(s.path(timeIndexSuffix), goodTimes, len(times)),
+		s.offsets.cutTo(good, len(data)),
+		s.times.cutTo(goodTimes, len(times)),
 	)
 }
 
@@ -163,7 +163,7 @@ func (s *segment) noLargest() timestampOffset {
 func (s *segment) cutIndexes(at boundary) (indexEnd, error) {
 	end := indexEnd{indexHit: indexHit{0, kafka.NoOffset}, largest: s.noLargest()}
 	st := s.offsets.state.Load()
-	n, err := s.offsets.search(s.path(indexSuffix), st, func(e []byte) bool {
+	n, err := s.offsets.search(st, func(e []byte) bool {
 		_, position := s.parseOffsetEntry(e)
 		return position < at.position
 	})
@@ -175,7 +175,7 @@ func (s *segment) cutIndexes(at boundary) (indexEnd, error) {
 	}
 	times := s.times.state.Load()
 	if n > 0 {
-		end.times, err = s.times.search(s.path(timeIndexSuffix), times, func(e []byte) bool {
+		end.times, err = s.times.search(times, func(e []byte) bool {
 			return s.parseTimeEntry(e).offset <= end.lastOffset
 		})
 	}
@@ -183,7 +183,7 @@ func (s *segment) cutIndexes(at boundary) (indexEnd, error) {
 		end.largest, err = s.timeEntry(times, end.times-1)
 	}
 	return end, errors.Join(err,
-		s.offsets.truncate(s.path(indexSuffix), n), s.times.truncate(s.path(timeIndexSuffix), end.times))
+		s.offsets.truncate(n), s.times.truncate(end.times))
 }
 
 // goodOffsetEntries counts the leading entries that rise and lie below limit and
@@ -224,17 +224,17 @@ func (e *entryFile) keep(count int) {
 
 // cutTo cuts a file of so many bytes to count entries. The next sync of the
 // segment includes it.
-func (e *entryFile) cutTo(name string, count, fileBytes int) error {
+func (e *entryFile) cutTo(count, fileBytes int) error {
 	if fileBytes <= count*e.entrySize {
 		return nil
 	}
-	f, err := e.open(name, vfs.ReadWrite)
+	f, err := e.open(vfs.ReadWrite)
 	if err != nil {
 		return err
 	}
 	e.wasCut.Store(true)
 	if err := f.Truncate(int64(count) * int64(e.entrySize)); err != nil {
-		return fmt.Errorf("truncate %s: %w", name, err)
+		return fmt.Errorf("truncate %s: %w", e.path(), err)
 	}
 	return nil
 }
@@ -261,22 +261,22 @@ func (s *segment) loadLargest(interval int64) (timestampOffset, error) {
 // flushIndexes writes both indexes out, creating the files. The time index goes
 // first: an offset index that is on disk is never ahead of it.
 func (s *segment) flushIndexes() error {
-	if err := s.times.flush(s.path(timeIndexSuffix)); err != nil {
+	if err := s.times.flush(); err != nil {
 		return err
 	}
-	return s.offsets.flush(s.path(indexSuffix))
+	return s.offsets.flush()
 }
 
 // storeIndexes writes both indexes out for good: an offset index on disk is
 // never ahead of the time index, not even after power loss.
 func (s *segment) storeIndexes() error {
-	if err := s.times.flush(s.path(timeIndexSuffix)); err != nil {
+	if err := s.times.flush(); err != nil {
 		return err
 	}
 	if err := s.times.sync(); err != nil {
 		return err
 	}
-	if err := s.offsets.flush(s.path(indexSuffix)); err != nil {
+	if err := s.offsets.flush(); err != nil {
 		return err
 	}
 	return s.offsets.sync()

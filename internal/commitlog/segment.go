@@ -65,8 +65,8 @@ func newSegment(fsys vfs.FS, dir string, base kafka.Offset) *segment {
 	s := &segment{fs: fsys, dir: dir, baseOffset: base, trustedTo: math.MaxInt64}
 	s.refs.Store(1)
 	s.trustedFrom.Store(math.MaxInt64)
-	s.offsets.init(fsys, offsetEntrySize, 0)
-	s.times.init(fsys, timeEntrySize, 0)
+	s.offsets.init(s, indexSuffix, offsetEntrySize)
+	s.times.init(s, timeIndexSuffix, timeEntrySize)
 	return s
 }
 
@@ -162,7 +162,7 @@ func (s *segment) maybeAppendTimeEntry(t timestampOffset) {
 // offsetEntry returns entry i of the offset index.
 func (s *segment) offsetEntry(st *entryState, i int) (lastOffset kafka.Offset, position int64, err error) {
 	var e [offsetEntrySize]byte
-	if err := s.offsets.entry(s.path(indexSuffix), st, i, e[:]); err != nil {
+	if err := s.offsets.entry(st, i, e[:]); err != nil {
 		return 0, 0, err
 	}
 	lastOffset, position = s.parseOffsetEntry(e[:])
@@ -177,7 +177,7 @@ func (s *segment) parseOffsetEntry(e []byte) (lastOffset kafka.Offset, position 
 // timeEntry returns entry i of the time index.
 func (s *segment) timeEntry(st *entryState, i int) (timestampOffset, error) {
 	var e [timeEntrySize]byte
-	if err := s.times.entry(s.path(timeIndexSuffix), st, i, e[:]); err != nil {
+	if err := s.times.entry(st, i, e[:]); err != nil {
 		return timestampOffset{}, err
 	}
 	return s.parseTimeEntry(e[:]), nil
@@ -221,7 +221,7 @@ func (s *segment) indexedBelow(limit int64) (indexHit, error) {
 
 func (s *segment) lastIndexed(in func(entry []byte) bool) (indexHit, error) {
 	st := s.offsets.state.Load()
-	n, err := s.offsets.search(s.path(indexSuffix), st, in)
+	n, err := s.offsets.search(st, in)
 	if err != nil || n == 0 {
 		return indexHit{0, kafka.NoOffset}, err
 	}

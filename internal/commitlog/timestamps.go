@@ -100,7 +100,7 @@ func (l *Log) largestOf(s *segment) (timestampOffset, error) {
 // after timestamp, by the time index.
 func (s *segment) offsetBeforeTimestamp(timestamp int64) (kafka.Offset, error) {
 	st := s.times.state.Load()
-	n, err := s.times.search(s.path(timeIndexSuffix), st, func(e []byte) bool {
+	n, err := s.times.search(st, func(e []byte) bool {
 		return s.parseTimeEntry(e).timestamp < timestamp
 	})
 	if err != nil || n == 0 {
