@@ -91,7 +91,7 @@ func (e *entryFile) makeRoom(s *entryState, n int) *entryState {
 func (e *entryFile) flush() error {
 	s := e.state.Load()
 	n := int(s.n.Load())
-	f, err := e.open(vfs.ReadWrite|vfs.Create)
+	f, err := e.open(vfs.ReadWrite | vfs.Create)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (e *entryFile) truncate(count int) error {
 	}
 	e.synced = min(e.synced, count)
 	if count < s.flushed {
-		f, err := e.open(vfs.ReadWrite|vfs.Create)
+		f, err := e.open(vfs.ReadWrite | vfs.Create)
 		if err != nil {
 			return err
 		}

@@ -134,3 +134,8 @@ func (discardJournal) Replay(func(journalEntry) error) error            { return
 func (discardJournal) Reset() error                                     { return nil }
 func (discardJournal) Run(ctx context.Context) error                    { <-ctx.Done(); return nil }
 func (discardJournal) Close() error                                     { return nil }
+
+// Clone returns a copy.
+func (j *JournalModel) Clone() *JournalModel {
+	return &JournalModel{durable: append([]journalEntry(nil), j.durable...)}
+}

@@ -112,7 +112,8 @@ func segmentAt(segments []*segment, offset kafka.Offset) int {
 }
 
 // cutLocked removes everything from offset on from the files, the indexes, the
-// histories and the readers' view.
+// histories and the readers' view. If a step fails half way the log goes
+// offline: a restart finds out what is there.
 func (l *Log) cutLocked(offset kafka.Offset) error {
 	segments := *l.segments.Load()
 	i := max(segmentAt(segments, offset), 0)
@@ -121,17 +122,40 @@ func (l *Log) cutLocked(offset kafka.Offset) error {
 		return err
 	}
 	kept := slices.Clone(segments[:i+1])
-	for n := len(segments) - 1; n > i; n-- {
-		segments[n].deleted.Store(true)
-		if err := removeSegmentFiles(l.env.fs, l.dir, segments[n].baseOffset); err != nil {
-			return err
-		}
-		if err := l.env.fs.SyncDir(l.dir); err != nil { // Newest first, also on disk.
-			return err
-		}
-		segments[n].release()
+	err = l.removeAfterLocked(segments, i)
+	if err == nil {
+		err = l.cutLastLocked(kept, at)
 	}
-	s := kept[i]
+	if err != nil {
+		l.env.failLater(l, err)
+	}
+	return err
+}
+
+// removeAfterLocked removes the segments after number i, the newest first, on
+// disk too, and shows readers what is left.
+func (l *Log) removeAfterLocked(segments []*segment, i int) error {
+	for n := len(segments) - 1; n > i; n-- {
+		s := segments[n]
+		l.w.active, l.w.file = nil, nil
+		l.logEnd.Store(int64(s.baseOffset))
+		l.publish(slices.Clone(segments[:n]), nil)
+		s.deleted.Store(true)
+		err := removeSegmentFiles(l.env.fs, l.dir, s.baseOffset)
+		s.release()
+		if err != nil {
+			return err
+		}
+		if err := l.env.fs.SyncDir(l.dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cutLastLocked cuts the last of kept at a boundary and makes it active.
+func (l *Log) cutLastLocked(kept []*segment, at boundary) error {
+	s := kept[len(kept)-1]
 	f, err := s.open(vfs.ReadWrite)
 	if err != nil {
 		return err
@@ -141,7 +165,6 @@ func (l *Log) cutLocked(offset kafka.Offset) error {
 		return err
 	}
 	if err := f.Truncate(at.position); err != nil {
-		l.env.failLater(l, err)
 		return err
 	}
 	s.size.Store(at.position)

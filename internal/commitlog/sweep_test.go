@@ -1,0 +1,234 @@
+package commitlog_test
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
+	"github.com/strandline/strandline/internal/vfs/memfs"
+)
+
+// sweep runs a fixed story on a disk on which one operation fails, and then
+// looks at what a restart makes of it. Whatever fails: the log opens, has
+// everything that was reported durable and nothing that was refused, and takes
+// appends.
+type sweep struct {
+	t       *testing.T
+	disk    *memfs.FS
+	faulty  *errorfs.FS
+	journal *commitlog.JournalModel
+	dir     *commitlog.Dir
+	log     *commitlog.Log
+
+	values    []string // By offset, as far as the log took them.
+	durable   kafka.Offset
+	start     kafka.Offset
+	shortest  kafka.Offset // The log may end here: an unfinished truncation.
+	truncated bool
+}
+
+func (s *sweep) config() commitlog.Config {
+	c := commitlog.DefaultConfig()
+	c.SegmentBytes, c.IndexIntervalBytes = 400, 100
+	c.RetentionBytes = 1200
+	return c
+}
+
+// run plays the story until something fails for good; it returns false if the
+// directory did not open.
+func (s *sweep) run() bool {
+	o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1, RecoveryThreads: 1}
+	s.journal.Use(&o)
+	var err error
+	if s.dir, err = commitlog.OpenDir(s.faulty, o); err != nil {
+		return false
+	}
+	s.log, err = s.dir.Log(logID(1), commitlog.Options{Config: s.config(), OnDurable: func(end kafka.Offset) {
+		s.durable = max(s.durable, end)
+	}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i := range 12 {
+		s.append(i)
+		switch i % 4 {
+		case 0:
+			_ = s.journal.Round(false)
+		case 2:
+			_ = s.journal.Round(true)
+			_ = s.dir.Checkpoint()
+		}
+	}
+	_ = s.log.Tidy(0)
+	s.truncate(kafka.Offset(len(s.values)) - 3)
+	for i := range 4 {
+		s.append(20 + i)
+	}
+	_ = s.journal.Round(true)
+	if err := s.log.DeleteRecords(min(4, s.durable)); err == nil {
+		s.start = max(s.start, min(4, s.durable))
+	}
+	_ = s.log.ApplyRetention(time.UnixMilli(2000), s.durable)
+	_ = s.dir.Checkpoint()
+	_ = s.dir.Close(true)
+	return true
+}
+
+func (s *sweep) append(i int) {
+	value := fmt.Sprintf("value-%d", i)
+	info, err := s.log.AppendAsLeader([]record.Batch{makeBatch(s.t, 1000+int64(i), value)}, 1, time.UnixMilli(2000))
+	if err != nil {
+		return
+	}
+	if info.BaseOffset != kafka.Offset(len(s.values)) {
+		s.t.Fatalf("append went to %d, want %d", info.BaseOffset, len(s.values))
+	}
+	s.values = append(s.values, value)
+}
+
+func (s *sweep) truncate(to kafka.Offset) {
+	if to < 0 {
+		return
+	}
+	err := s.log.TruncateTo(to)
+	end := s.log.LogEndOffset()
+	if err == nil && end != to {
+		s.t.Fatalf("log ends at %d after truncation to %d", end, to)
+	}
+	s.durable = min(s.durable, to)
+	if err == nil {
+		s.values = s.values[:to]
+	} else if int(end) < len(s.values) {
+		s.values = s.values[:end]
+	}
+}
+
+// verify restarts on a good disk.
+func (s *sweep) verify(what string, disk *memfs.FS, lost bool) {
+	o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1, RecoveryThreads: 1}
+	journal := s.journal.Clone()
+	journal.Use(&o)
+	d, err := commitlog.OpenDir(disk, o)
+	if err != nil {
+		s.t.Fatalf("%s: open after the fault: %v", what, err)
+	}
+	l, err := d.Log(logID(1), commitlog.Options{Config: s.config()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := l.Err(); err != nil {
+		s.t.Fatalf("%s: log is offline after a restart: %v", what, err)
+	}
+	start, end := l.LogStartOffset(), l.LogEndOffset()
+	if end < s.durable || start < s.start || start > max(s.durable, s.start) {
+		s.t.Fatalf("%s: log has [%d, %d), durable below %d, started at %d", what, start, end, s.durable, s.start)
+	}
+	for at := start; at < min(end, kafka.Offset(len(s.values))); {
+		c, err := l.Read(at, 1, end, true)
+		if err != nil || c.Size() == 0 {
+			s.t.Fatalf("%s: read at %d: %d bytes, %v", what, at, c.Size(), err)
+		}
+		data, err := c.AppendTo(nil)
+		c.Release()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		b, _, err := record.Next(data)
+		if err != nil || b.CheckCRC() != nil || b.BaseOffset() != at {
+			s.t.Fatalf("%s: read at %d: %v", what, at, err)
+		}
+		for r := range b.Records(1 << 20) {
+			if at < s.durable && string(r.Value) != s.values[at] {
+				s.t.Fatalf("%s: at %d %q, want %q", what, at, r.Value, s.values[at])
+			}
+		}
+		at = c.NextOffset()
+	}
+	if _, err := l.AppendAsLeader([]record.Batch{makeBatch(s.t, 1, "after")}, 9, time.UnixMilli(2000)); err != nil {
+		s.t.Fatalf("%s: append after the fault: %v", what, err)
+	}
+	if err := d.Close(true); err != nil {
+		s.t.Fatalf("%s: close: %v", what, err)
+	}
+}
+
+func runSweep(t *testing.T, fault error, lasting bool) int {
+	for n := int64(1); ; n++ {
+		s := &sweep{t: t, disk: memfs.New(), journal: &commitlog.JournalModel{}}
+		hit, op := false, ""
+		match := func(o errorfs.Op) bool { return o.Kind != errorfs.Close && o.Kind != errorfs.Usage }
+		inject := errorfs.Nth(n, fault, match)
+		if lasting {
+			inject = errorfs.From(n, fault, func(o errorfs.Op) bool { return match(o) && o.Kind.Changes() })
+		}
+		s.faulty = errorfs.Wrap(s.disk, func(o errorfs.Op) error {
+			err := inject(o)
+			if err != nil && !hit {
+				hit, op = true, o.String()
+			}
+			return err
+		})
+		s.run()
+		if !hit {
+			return int(n)
+		}
+		s.verify(fmt.Sprintf("fault %d (%s), process killed", n, op), s.disk.CrashClone(uint64(n), 100), false)
+		s.verify(fmt.Sprintf("fault %d (%s), power lost", n, op), s.disk.CrashClone(uint64(n), 0), true)
+		s.verify(fmt.Sprintf("fault %d (%s), power lost in part", n, op), s.disk.CrashClone(uint64(n), 60), true)
+	}
+}
+
+func TestEveryOperationFailsOnce(t *testing.T) {
+	for _, fault := range []error{syscall.EIO, syscall.ENOSPC} {
+		if n := runSweep(t, fault, false); n < 100 {
+			t.Errorf("the story has only %d operations", n)
+		}
+	}
+}
+
+func TestEveryOperationFailsFromThereOn(t *testing.T) {
+	runSweep(t, syscall.EIO, true)
+	runSweep(t, syscall.ENOSPC, true)
+}
+
+// A full disk refuses appends, lets readers read on, and takes appends again as
+// soon as there is room, without a restart.
+func TestFullDisk(t *testing.T) {
+	disk := memfs.New()
+	s := &sweep{t: t, disk: disk, journal: &commitlog.JournalModel{}}
+	s.faulty = errorfs.Wrap(disk, nil)
+	o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1}
+	s.journal.Use(&o)
+	d, err := commitlog.OpenDir(s.faulty, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.log, err = d.Log(logID(1), commitlog.Options{Config: commitlog.DefaultConfig()}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		s.append(i)
+	}
+	end := s.log.LogEndOffset()
+	torn := &errorfs.TornWrite{N: 30, Err: syscall.ENOSPC}
+	s.faulty.SetInjector(errorfs.Matching(errorfs.Write, "", torn))
+	for range 3 {
+		_, err := s.log.AppendAsLeader([]record.Batch{makeBatch(t, 1, "refused")}, 1, time.UnixMilli(2000))
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatalf("append on a full disk: %v", err)
+		}
+	}
+	checkOffsets(t, s.log, 0, end)
+	s.faulty.SetInjector(nil)
+	for i := range 5 {
+		s.append(10 + i)
+	}
+	checkOffsets(t, s.log, 0, end+5)
+	s.verify("after a full disk", disk.CrashClone(1, 100), false)
+}
