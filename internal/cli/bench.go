@@ -16,14 +16,16 @@ import (
 
 const benchTopic = "strandline-bench"
 
-const benchLong = `Measure a broker, ours or any other of the Kafka protocol. A topic that is not there is
-made for it, and deleted afterwards unless --keep is given. A line on the terminal shows how it
-goes; Ctrl-C ends it early and shows the results so far.
+const benchLong = `Measure a broker, ours or any other of the Kafka protocol. A topic that is not
+there is made for it, and deleted afterwards unless --keep is given. A line on the terminal shows
+how it goes; Ctrl-C ends it early and shows the results so far.
 
-Plain lines have the columns measure and value, with latencies in milliseconds.`
+Plain lines have the columns measure and value, with latencies in milliseconds.
+`
 
 func newBench(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "bench", Short: "Measure throughput and latency", Long: benchLong}
+	cmd := &cobra.Command{Use: "bench", Short: "Measure throughput and latency", Long: benchLong +
+		jsonHelp[benchResult]()}
 	cmd.AddCommand(newBenchProduce(a), newBenchConsume(a), newBenchLatency(a))
 	return cmd
 }
@@ -74,9 +76,12 @@ type benchResult struct {
 func (b *bench) register(f *pflag.FlagSet) {
 	f.StringVarP(&b.topic, "topic", "t", benchTopic, "`topic` to use")
 	f.Int32VarP(&b.partitions, "partitions", "p", 6, "`number` of partitions of a topic that is made")
-	f.Int16VarP(&b.replication, "replication-factor", "r", -1, "`number` of copies of a topic that is made (default the broker's)")
-	f.StringArrayVarP(&b.configs, "config", "c", nil, "a setting of a topic that is made, `KEY=VALUE`; may be repeated")
-	f.Int64VarP(&b.records, "records", "n", 0, "end after this `number` of records, without a warm-up (default by --duration)")
+	f.Int16VarP(&b.replication, "replication-factor", "r", -1,
+		"`number` of copies of a topic that is made (default the broker's)")
+	f.StringArrayVarP(&b.configs, "config", "c", nil,
+		"a setting of a topic that is made, `KEY=VALUE`; may be repeated")
+	f.Int64VarP(&b.records, "records", "n", 0,
+		"end after this `number` of records, without a warm-up (default by --duration)")
 	f.DurationVar(&b.duration, "duration", 10*time.Second, "how long to measure")
 	f.DurationVar(&b.warmup, "warmup", 2*time.Second, "how long to run before measuring")
 	f.IntVarP(&b.size, "size", "s", 1024, "`bytes` of a record's value")
@@ -160,7 +165,8 @@ func (b *bench) producers(ctx context.Context, n int) ([]*kgo.Client, error) {
 		return nil, err
 	}
 	opts = append(opts, kgo.DefaultProduceTopic(b.topic), kgo.ProducerLinger(b.linger),
-		kgo.ProducerBatchMaxBytes(b.batchBytes), kgo.RecordPartitioner(kgo.UniformBytesPartitioner(64<<10, false, false, nil)),
+		kgo.ProducerBatchMaxBytes(b.batchBytes), kgo.RecordPartitioner(kgo.UniformBytesPartitioner(64<<10,
+			false, false, nil)),
 		kgo.RecordDeliveryTimeout(b.flags.timeout), kgo.AllowIdempotentProduceCancellation(),
 		kgo.MaxBufferedRecords(1<<20), kgo.MaxBufferedBytes(32<<20))
 	return b.clientsWith(ctx, n, opts...)
@@ -212,8 +218,9 @@ func (b *bench) result(name string, partitions int) *benchResult {
 	r := &benchResult{
 		Bench: name, Topic: b.topic, Partitions: partitions, Clients: b.clients, RecordBytes: b.size,
 		Acks: b.acks, Compression: b.compression, LingerMs: float64(b.linger) / float64(time.Millisecond),
-		Seconds: m.elapsed().Seconds(), Records: m.records.Load(), Bytes: m.bytes.Load(), Failed: m.failed.Load(),
-		Ack: m.ack.latency(), EndToEnd: m.endToEnd.latency(),
+		Seconds: m.elapsed().Seconds(), Records: m.records.Load(), Bytes: m.bytes.Load(),
+		Failed: m.failed.Load(),
+		Ack:    m.ack.latency(), EndToEnd: m.endToEnd.latency(),
 	}
 	if r.Seconds > 0 {
 		r.RecordsPerSecond = float64(r.Records) / r.Seconds

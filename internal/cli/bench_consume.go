@@ -20,19 +20,25 @@ type benchConsume struct {
 	fetchBytes int32
 }
 
+// startOffsets say where to begin to read, by topic and partition.
+type startOffsets = map[string]map[int32]kgo.Offset
+
 func newBenchConsume(a *app) *cobra.Command {
 	b := &benchConsume{bench: bench{app: a}}
 	cmd := &cobra.Command{
 		Use:   "consume",
 		Short: "Measure how fast records are given",
-		Long: "Read a topic from its start as fast as the broker gives records, again and again until the time\n" +
-			"is over. A topic that was made for it is filled first.\n\n" + benchLong,
+		Long: "Read a topic from its start as fast as the broker gives records, again and again until " +
+			"the time\n" +
+			"is over. A topic that was made for it is filled first.\n\n" + benchLong +
+			jsonHelp[benchResult](),
 		Args: wantArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
 	b.register(cmd.Flags())
 	b.registerProducer(cmd.Flags())
-	cmd.Flags().Int32Var(&b.fetchBytes, "fetch-bytes", 1<<20, "most `bytes` of a partition in an answer")
+	cmd.Flags().Int32Var(&b.fetchBytes, "fetch-bytes", 1<<20,
+		"most `bytes` of a partition in an answer")
 	return cmd
 }
 
@@ -55,7 +61,8 @@ func (b *benchConsume) run(ctx context.Context) error {
 		return err
 	}
 	if records == 0 {
-		return failf("topic %s is empty", b.topic).hint("Fill it: strandline bench produce --topic %s --keep", b.topic)
+		return failf("topic %s is empty",
+			b.topic).hint("Fill it: strandline bench produce --topic %s --keep", b.topic)
 	}
 	if err := b.readAll(ctx, assigned); err != nil {
 		return err
@@ -70,7 +77,10 @@ func (b *benchConsume) fill(ctx context.Context) error {
 		n = max(1, fillBytes/int64(b.size))
 	}
 	b.out.note("Writing %s of %s to read.", plural(n, "record"), byteSize(int64(b.size)))
-	filler := bench{app: b.app, topic: b.topic, size: b.size, acks: b.acks, compression: b.compression, linger: b.linger, batchBytes: b.batchBytes}
+	filler := bench{
+		app: b.app, topic: b.topic, size: b.size, acks: b.acks, compression: b.compression,
+		linger: b.linger, batchBytes: b.batchBytes,
+	}
 	clients, err := filler.producers(ctx, b.clients)
 	if err != nil {
 		return err
@@ -85,10 +95,10 @@ func (b *benchConsume) fill(ctx context.Context) error {
 
 // assign shares the partitions that hold something among the clients, from
 // their start, and counts the records.
-func (b *benchConsume) assign(ctx context.Context) ([]map[string]map[int32]kgo.Offset, int64, error) {
-	assigned := make([]map[string]map[int32]kgo.Offset, b.clients)
+func (b *benchConsume) assign(ctx context.Context) ([]startOffsets, int64, error) {
+	assigned := make([]startOffsets, b.clients)
 	for i := range assigned {
-		assigned[i] = map[string]map[int32]kgo.Offset{}
+		assigned[i] = startOffsets{}
 	}
 	records := int64(0)
 	err := b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
@@ -112,13 +122,14 @@ func (b *benchConsume) assign(ctx context.Context) ([]map[string]map[int32]kgo.O
 
 // readAll reads with all clients until enough was read, the time is over or ctx
 // ends.
-func (b *benchConsume) readAll(ctx context.Context, assigned []map[string]map[int32]kgo.Offset) error {
+func (b *benchConsume) readAll(ctx context.Context, assigned []startOffsets) error {
 	var clients []*kgo.Client
 	for _, part := range assigned {
 		if len(part) == 0 {
 			continue
 		}
-		c, err := b.connect(ctx, kgo.ConsumePartitions(part), kgo.FetchMaxPartitionBytes(b.fetchBytes), kgo.FetchMaxWait(500*time.Millisecond))
+		c, err := b.connect(ctx, kgo.ConsumePartitions(part), kgo.FetchMaxPartitionBytes(b.fetchBytes),
+			kgo.FetchMaxWait(500*time.Millisecond))
 		if err != nil {
 			closeAll(clients)
 			return err
@@ -142,7 +153,9 @@ func (b *benchConsume) readAll(ctx context.Context, assigned []map[string]map[in
 
 // readOne reads one client's partitions, each again from its start when it is
 // at its end.
-func (b *benchConsume) readOne(ctx context.Context, client *kgo.Client, part map[string]map[int32]kgo.Offset, left *atomic.Int64, cancel func()) {
+func (b *benchConsume) readOne(
+	ctx context.Context, client *kgo.Client, part startOffsets, left *atomic.Int64, cancel func(),
+) {
 	for ctx.Err() == nil {
 		fetches := client.PollFetches(ctx)
 		for _, e := range fetches.Errors() {

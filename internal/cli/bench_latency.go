@@ -22,8 +22,10 @@ func newBenchLatency(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "latency",
 		Short: "Measure how long a record takes from end to end",
-		Long: "Produce at a steady rate and consume at the same time. A latency counts from when a record was\n" +
-			"due, not from when it could be sent: a broker that stalls is not forgiven the records that waited.\n\n" + benchLong,
+		Long: "Produce at a steady rate and consume at the same time. A latency counts from when a " +
+			"record was\n" +
+			"due, not from when it could be sent: a broker that stalls is not forgiven the records that " +
+			"waited.\n\n" + benchLong + jsonHelp[benchResult](),
 		Args: wantArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd.Context()) },
 	}
@@ -65,7 +67,8 @@ func (b *benchLatency) run(ctx context.Context) error {
 
 // consumer returns a client that stands at the end of the topic.
 func (b *benchLatency) consumer(ctx context.Context) (*kgo.Client, error) {
-	client, err := b.connect(ctx, kgo.ConsumeTopics(b.topic), kgo.ConsumeStartOffset(kgo.NewOffset().AtEnd()),
+	client, err := b.connect(ctx, kgo.ConsumeTopics(b.topic),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtEnd()),
 		kgo.FetchMaxWait(time.Second), kgo.FetchMinBytes(1))
 	if err != nil {
 		return nil, err
@@ -73,14 +76,17 @@ func (b *benchLatency) consumer(ctx context.Context) (*kgo.Client, error) {
 	// The first poll that comes back empty shows that offsets are known.
 	wait, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := client.PollFetches(wait).Err0(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err := client.PollFetches(wait).Err0(); err != nil &&
+		!errors.Is(err, context.DeadlineExceeded) {
 		client.Close()
 		return nil, err
 	}
 	return client, nil
 }
 
-func (b *benchLatency) measure(ctx context.Context, producers []*kgo.Client, consumer *kgo.Client) error {
+func (b *benchLatency) measure(
+	ctx context.Context, producers []*kgo.Client, consumer *kgo.Client,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	b.began = time.Now()
@@ -103,7 +109,9 @@ func (b *benchLatency) measure(ctx context.Context, producers []*kgo.Client, con
 }
 
 // sendSteadily sends this client's share of the records, each when it is due.
-func (b *benchLatency) sendSteadily(ctx context.Context, client *kgo.Client, self int, cancel func()) {
+func (b *benchLatency) sendSteadily(
+	ctx context.Context, client *kgo.Client, self int, cancel func(),
+) {
 	values := newPayloads(b.size - 8)
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -15,8 +15,10 @@ func newBenchProduce(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "produce",
 		Short: "Measure how fast records are taken",
-		Long: "Produce as fast as the broker takes records. The latency of an ack counts from when a record\n" +
-			"was handed to the client, so it includes the wait in the client's queue.\n\n" + benchLong,
+		Long: "Produce as fast as the broker takes records. The latency of an ack counts from when a " +
+			"record\n" +
+			"was handed to the client, so it includes the wait in the client's queue.\n\n" + benchLong +
+			jsonHelp[benchResult](),
 		Args: wantArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.runProduce(cmd.Context()) },
 	}
@@ -68,7 +70,9 @@ func (b *bench) pump(ctx context.Context, clients []*kgo.Client, records int64) 
 	<-watched
 }
 
-func (b *bench) pumpOne(ctx context.Context, client *kgo.Client, limited bool, left *atomic.Int64, cancel func()) {
+func (b *bench) pumpOne(
+	ctx context.Context, client *kgo.Client, limited bool, left *atomic.Int64, cancel func(),
+) {
 	values := newPayloads(b.size)
 	for ctx.Err() == nil {
 		if limited && left.Add(-1) < 0 {

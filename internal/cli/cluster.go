@@ -44,7 +44,8 @@ func newClusterDescribe(a *app) *cobra.Command {
 		Use:   "describe",
 		Short: "Show brokers, addresses, disks and the controller",
 		Long: "Show brokers, addresses, disks and the controller.\n\n" +
-			columnsHelp("broker", "address", "rack", "controller", "partitions led", "replicas", "bytes", "bytes free on disk", "bytes of disk"),
+			resultHelp[describedCluster]("broker", "address", "rack", "controller", "partitions led",
+				"replicas", "bytes", "bytes free on disk", "bytes of disk"),
 		Args: wantArgs(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.admin(cmd.Context(), a.describeCluster)
@@ -81,7 +82,10 @@ func clusterOf(m kadm.Metadata) describedCluster {
 	c := describedCluster{ClusterID: m.Cluster, Controller: m.Controller, Brokers: []describedBroker{}}
 	byID := map[int32]*describedBroker{}
 	for _, b := range m.Brokers {
-		row := describedBroker{ID: b.NodeID, Address: hostPort(b.Host, b.Port), Bytes: -1, Free: -1, Total: -1, Active: b.NodeID == m.Controller}
+		row := describedBroker{
+			ID: b.NodeID, Address: hostPort(b.Host, b.Port), Bytes: -1, Free: -1,
+			Total: -1, Active: b.NodeID == m.Controller,
+		}
 		if b.Rack != nil {
 			row.Rack = *b.Rack
 		}
@@ -125,7 +129,8 @@ func (b *describedBroker) addDirs(dirs kadm.DescribedLogDirs) {
 }
 
 func clusterTable(c describedCluster) *table {
-	t := newTable(">broker", "address", "rack", "controller", ">leads", ">replicas", ">size", ">disk free", ">of")
+	t := newTable(">broker", "address", "rack", "controller", ">leads", ">replicas", ">size",
+		">disk free", ">of")
 	for _, b := range c.Brokers {
 		active := cell{text: fmt.Sprint(b.Active), person: "-", style: styleDim}
 		if b.Active {
@@ -138,7 +143,8 @@ func clusterTable(c describedCluster) *table {
 		if b.DirErr != "" {
 			free = cell{text: "-", person: b.DirErr, style: styleRed}
 		}
-		t.add(b.ID, cell{text: b.Address, style: styleCyan}, orDash(b.Rack), active, number(int64(b.Leads)),
+		t.add(b.ID, cell{text: b.Address, style: styleCyan}, orDash(b.Rack), active,
+			number(int64(b.Leads)),
 			number(int64(b.Hosts)), known(b.Bytes, sizeCell), free, known(b.Total, sizeCell))
 	}
 	return t

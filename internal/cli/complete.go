@@ -17,7 +17,9 @@ type completer = func(*cobra.Command, []string, string) ([]string, cobra.ShellCo
 
 // complete makes a completer of a list that a broker gives. In doubt it offers
 // nothing: there is nobody to show an error to.
-func (a *app) complete(most int, list func(context.Context, *kadm.Client) ([]string, error)) completer {
+func (a *app) complete(
+	most int, list func(context.Context, *kadm.Client) ([]string, error),
+) completer {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if most >= 0 && len(args) >= most || a.prepare(cmd) != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp

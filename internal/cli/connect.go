@@ -39,14 +39,19 @@ func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 	defer cancel()
 	if err := client.Ping(limited); err != nil {
 		client.Close()
-		return nil, err
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, a.unreachable(err)
 	}
 	return client, nil
 }
 
 // admin runs fn with an administration client, within the time that one command
 // may take.
-func (a *app) admin(ctx context.Context, fn func(ctx context.Context, adm *kadm.Client) error) error {
+func (a *app) admin(
+	ctx context.Context, fn func(ctx context.Context, adm *kadm.Client) error,
+) error {
 	client, err := a.connect(ctx)
 	if err != nil {
 		return err

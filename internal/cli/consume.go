@@ -47,7 +47,7 @@ type consume struct {
 	topics        []string
 	fromPosition  position
 	untilPosition *position // Nil where only the end of the log limits.
-	print         func(dst []byte, r *kgo.Record) ([]byte, error)
+	print         recordPrinter
 }
 
 func newConsume(a *app) *cobra.Command {
@@ -67,7 +67,8 @@ func newConsume(a *app) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&c.from, "from", "s", "start", "`position` to begin at; for a group, where it has no offset yet")
+	f.StringVarP(&c.from, "from", "s", "start",
+		"`position` to begin at; for a group, where it has no offset yet")
 	f.StringVar(&c.until, "until", "", "`position` to end at, exclusive")
 	f.Int32SliceVarP(&c.partitions, "partition", "p", nil, "read these partition `numbers` only")
 	f.StringVarP(&c.group, "group", "g", "", "read as a member of this `group` and commit its offsets")
@@ -76,7 +77,8 @@ func newConsume(a *app) *cobra.Command {
 	f.Int64VarP(&c.count, "count", "n", 0, "end after this `number` of records")
 	f.BoolVar(&c.follow, "follow", false, "wait for new records (default on a terminal)")
 	f.DurationVar(&c.idle, "idle", 0, "end when no record has come for this long")
-	f.BoolVar(&c.uncommitted, "uncommitted", false, "print records of open and aborted transactions too")
+	f.BoolVar(&c.uncommitted, "uncommitted", false,
+		"print records of open and aborted transactions too")
 	cmd.MarkFlagsMutuallyExclusive("group", "partition")
 	cmd.MarkFlagsMutuallyExclusive("group", "until")
 	_ = cmd.RegisterFlagCompletionFunc("group", a.completeGroups(-1)) // The flag is there.
@@ -126,7 +128,8 @@ func (c *consume) check(followGiven bool) error {
 	}
 	if c.group != "" {
 		if followGiven && !c.follow {
-			return usagef("a member of a group does not know where to end").hint("Use --idle 5s or -n instead of --follow=false.")
+			return usagef("a member of a group does not know where to end").hint("Use --idle 5s or -n " +
+				"instead of --follow=false.")
 		}
 		c.follow = true
 	}
@@ -144,8 +147,7 @@ func (c *consume) choosePrinter() error {
 		return nil
 	}
 	if c.format == "" && c.out.form == formTable {
-		f := personFormat(c.out.paint)
-		c.print = func(dst []byte, r *kgo.Record) ([]byte, error) { return append(f.append(dst, r), delimiter...), nil }
+		c.print = personFormat(c.out.paint).delimited(delimiter)
 		return nil
 	}
 	text := c.format
@@ -156,7 +158,7 @@ func (c *consume) choosePrinter() error {
 	if err != nil {
 		return err
 	}
-	c.print = func(dst []byte, r *kgo.Record) ([]byte, error) { return append(f.append(dst, r), delimiter...), nil }
+	c.print = f.delimited(delimiter)
 	return nil
 }
 
@@ -201,12 +203,14 @@ func (c *consume) plan(ctx context.Context, adm *kadm.Client) (*plan, error) {
 	p := &plan{opts: c.clientOptions()}
 	switch {
 	case c.group != "":
-		p.opts = append(p.opts, kgo.ConsumeTopics(c.topics...), kgo.ConsumeStartOffset(c.fromPosition.client()))
+		p.opts = append(p.opts, kgo.ConsumeTopics(c.topics...),
+			kgo.ConsumeStartOffset(c.fromPosition.client()))
 		p.opts = append(p.opts, c.groupOptions()...)
 		return p, c.warnExpired(ctx, adm, b)
 	case c.follow && len(c.partitions) == 0:
 		// By topic, so that partitions added later are read too.
-		p.opts = append(p.opts, kgo.ConsumeTopics(c.topics...), kgo.ConsumeStartOffset(c.fromPosition.client()))
+		p.opts = append(p.opts, kgo.ConsumeTopics(c.topics...),
+			kgo.ConsumeStartOffset(c.fromPosition.client()))
 		c.warnGone(b)
 		return p, nil
 	}
@@ -286,7 +290,8 @@ func (c *consume) groupOptions() []kgo.Opt {
 		kgo.AutoCommitMarks(), kgo.AutoCommitInterval(time.Second), kgo.BlockRebalanceOnPoll(),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, client *kgo.Client, _ map[string][]int32) {
 			if err := client.CommitMarkedOffsets(ctx); err != nil {
-				c.out.warn("offsets were not committed before partitions moved: %v; their records will be read again", err)
+				c.out.warn("offsets were not committed before partitions moved: %v; their records will be "+
+					"read again", err)
 			}
 		}),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, assigned map[string][]int32) {

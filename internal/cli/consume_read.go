@@ -73,7 +73,9 @@ func (c *consume) read(ctx context.Context, client *kgo.Client, p *plan) error {
 }
 
 // poll waits for records. It returns errEnough when there is no more to wait for.
-func (c *consume) poll(ctx context.Context, client *kgo.Client, quiet time.Time, p *plan) (kgo.Fetches, error) {
+func (c *consume) poll(
+	ctx context.Context, client *kgo.Client, quiet time.Time, p *plan,
+) (kgo.Fetches, error) {
 	wait, cancel := ctx, context.CancelFunc(func() {})
 	deadline := quiet.Add(c.idle)
 	if c.idle == 0 && p.limits != nil {
@@ -147,7 +149,8 @@ func (c *consume) warnGone(b bounds) {
 		end, _ := b.end.Lookup(start.Topic, start.Partition)
 		switch {
 		case c.fromPosition.n < start.Offset:
-			c.out.warn("%s-%d: offset %d is not there any more, the log starts at %d", start.Topic, start.Partition,
+			c.out.warn("%s-%d: offset %d is not there any more, the log starts at %d", start.Topic,
+				start.Partition,
 				c.fromPosition.n, start.Offset)
 		case c.fromPosition.n > end.Offset:
 			c.out.warn("%s-%d: offset %d is not there yet, the log ends at %d", start.Topic, start.Partition,
@@ -169,8 +172,10 @@ func (c *consume) warnExpired(ctx context.Context, adm *kadm.Client, b bounds) e
 	committed.Each(func(o kadm.OffsetResponse) {
 		start, ok := b.start.Lookup(o.Topic, o.Partition)
 		if ok && o.Err == nil && o.At >= 0 && o.At < start.Offset {
-			c.out.warn("%s-%d: %s between offset %d and %d were removed before group %s read them (see retention.ms and "+
-				"retention.bytes of the topic)", o.Topic, o.Partition, plural(start.Offset-o.At, "record"), o.At, start.Offset, c.group)
+			c.out.warn("%s-%d: %s between offset %d and %d were removed before group %s read them (see "+
+				"retention.ms and "+
+				"retention.bytes of the topic)", o.Topic, o.Partition, plural(start.Offset-o.At, "record"),
+				o.At, start.Offset, c.group)
 		}
 	})
 	return nil

@@ -35,7 +35,8 @@ func (w *dialWatch) OnBrokerConnect(b kgo.BrokerMetadata, _ time.Duration, _ net
 	if err == nil {
 		delete(w.failed, address)
 	} else {
-		w.failed[address] = fmt.Sprintf("Broker %d advertises %s: %s.", b.NodeID, address, dialReason(err))
+		w.failed[address] = fmt.Sprintf("Broker %d advertises %s: %s.", b.NodeID, address,
+			dialReason(err))
 	}
 	w.mu.Unlock()
 	if err != nil && !known && w.warn != nil {

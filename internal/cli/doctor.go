@@ -26,7 +26,7 @@ in the data directory to time the disk.
 
 The exit code is 4 if there is a problem. Warnings do not change it, unless --strict is given.
 
-` + "Plain lines have the columns status (ok, note, warning or problem), check, message, advice."
+`
 
 type doctor struct {
 	*app
@@ -56,12 +56,16 @@ func newDoctor(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong with a broker or a configuration",
-		Long:  doctorLong,
-		Args:  wantArgs(0, 0, "no arguments, only flags"),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
+		Long: doctorLong + resultHelp[[]finding]("status (ok, note, warning or problem)", "check",
+			"message", "advice"),
+		Args: wantArgs(0, 0, "no arguments, only flags"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) },
 	}
-	cmd.Flags().StringVarP(&d.configFile, "config", "c", "", "look at what this `file` configures, not at a running broker")
-	cmd.Flags().StringVar(&d.http, "http", "", "`address` of the broker's HTTP listener (default port 8080 beside port 9092); none for not at all")
+	cmd.Flags().StringVarP(&d.configFile, "config", "c", "",
+		"look at what this `file` configures, not at a running broker")
+	cmd.Flags().StringVar(&d.http, "http", "",
+		"`address` of the broker's HTTP listener (default port 8080 beside port 9092); none for not "+
+			"at all")
 	cmd.Flags().BoolVar(&d.strict, "strict", false, "exit with 4 on warnings too")
 	return cmd
 }
@@ -190,5 +194,9 @@ func some(names []string) string {
 	return text
 }
 
-// probeTimeout bounds one connection of a check.
-const probeTimeout = 5 * time.Second
+const (
+	// probeTimeout bounds one look at an address.
+	probeTimeout = 5 * time.Second
+	// probePatience bounds the wait for the first answer of what stands there.
+	probePatience = 2 * time.Second
+)

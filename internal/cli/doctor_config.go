@@ -15,6 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/strandline/strandline/internal/config"
 )
 
 // The speeds of a disk at which doctor speaks up.
@@ -25,39 +27,47 @@ const (
 
 // checkConfig looks at what strandline start would meet with a configuration.
 func (d *doctor) checkConfig(ctx context.Context) {
-	s, err := d.loadConfig()
+	s, broker, err := d.loadConfig()
 	if err != nil {
 		f := d.explain(err)
 		d.say(statusProblem, "config", f.message, strings.Join(f.hints, " "))
 		return
 	}
 	d.ok("config", "%s is right: %s", d.configFile, plural(len(s.broker.Settings), "setting"))
-	d.checkListen("listen", s.broker.Listen)
+	listen, advertise := s.broker.Listen, s.broker.Advertise
+	if _, ok := s.broker.Settings["listeners"]; ok {
+		listen = hostPort(broker.Listeners[0].Host, broker.Listeners[0].Port)
+	}
+	if len(broker.AdvertisedListeners) > 0 {
+		l := broker.AdvertisedListeners[0]
+		advertise = hostPort(l.Host, l.Port)
+	}
+	d.checkListen("listen", listen)
 	if s.broker.HTTPListen != "" {
 		d.checkListen("http-listen", s.broker.HTTPListen)
 	}
-	d.checkAdvertise(ctx, s.broker.Listen, s.broker.Advertise)
+	d.checkAdvertise(ctx, listen, advertise)
 	d.checkDataDir(s.broker.DataDir)
 	d.checkOwnLimit()
 	d.checkClock()
 }
 
 // loadConfig reads the configuration as start does, variables included.
-func (d *doctor) loadConfig() (*startFlags, error) {
+func (d *doctor) loadConfig() (*startFlags, *config.Broker, error) {
 	s := &startFlags{}
 	cmd := &cobra.Command{}
 	s.register(cmd.Flags())
 	if err := cmd.Flags().Set("config", d.configFile); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := d.bindEnv(cmd); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := s.resolve(d.app, cmd); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	_, err := s.check()
-	return s, err
+	b, err := s.check()
+	return s, b, err
 }
 
 // checkListen tries whether an address can be listened on.
@@ -70,9 +80,11 @@ func (d *doctor) checkListen(flag, address string) {
 	}
 	switch {
 	case errors.Is(err, unix.EADDRINUSE):
-		d.say(statusWarning, "address", fmt.Sprintf("%s %s is in use", flag, address), "A broker that runs already? Otherwise choose another port.")
+		d.say(statusWarning, "address", fmt.Sprintf("%s %s is in use", flag, address),
+			"A broker that runs already? Otherwise choose another port.")
 	case errors.Is(err, unix.EADDRNOTAVAIL):
-		d.say(statusProblem, "address", fmt.Sprintf("%s %s is no address of this machine", flag, address), "Listen on 0.0.0.0 or on an address that ip addr shows.")
+		d.say(statusProblem, "address", fmt.Sprintf("%s %s is no address of this machine", flag, address),
+			"Listen on 0.0.0.0 or on an address that ip addr shows.")
 	default:
 		d.say(statusProblem, "address", fmt.Sprintf("%s %s: %v", flag, address, err), "Write HOST:PORT.")
 	}
@@ -91,13 +103,18 @@ func (d *doctor) checkAdvertise(ctx context.Context, listen, advertise string) {
 	ip := net.ParseIP(host)
 	switch {
 	case host == "" || ip != nil && ip.IsUnspecified():
-		d.say(statusProblem, "advertised", told+" is no address that a client can go to", "Say which one clients use: --advertise HOST[:PORT]")
+		d.say(statusProblem, "advertised", told+" is no address that a client can go to",
+			"Say which one clients use: --advertise HOST[:PORT]")
 	case isLoopback(host):
-		d.say(statusNote, "advertised", fmt.Sprintf("clients are told %s: those on other machines, and in containers, cannot use that", told),
+		d.say(statusNote, "advertised",
+			fmt.Sprintf("clients are told %s: those on other machines, and in containers, cannot use that",
+				told),
 			"For those: --listen 0.0.0.0:9092 --advertise NAME")
 	case ip == nil && !d.checkName(ctx, "advertised name "+host, host):
 	case !strings.Contains(host, ".") && ip == nil:
-		d.say(statusNote, "advertised", fmt.Sprintf("clients are told %s, a name without a domain: it must mean this machine wherever they are", told), "")
+		d.say(statusNote, "advertised",
+			fmt.Sprintf("clients are told %s, a name without a domain: it must mean this machine "+
+				"wherever they are", told), "")
 	default:
 		d.ok("advertised", "clients are told %s", told)
 	}
@@ -139,11 +156,14 @@ func (d *doctor) checkDataDir(dir string) {
 func (d *doctor) checkFileSystem(dir string, kind int64) {
 	switch kind {
 	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC:
-		d.say(statusWarning, "disk", dir+" is on a network file system", "Locks and syncs depend on another machine there: use a local disk.")
+		d.say(statusWarning, "disk", dir+" is on a network file system",
+			"Locks and syncs depend on another machine there: use a local disk.")
 	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
-		d.say(statusWarning, "disk", dir+" is in memory", "It is gone with a restart of the machine: use a disk.")
+		d.say(statusWarning, "disk", dir+" is in memory",
+			"It is gone with a restart of the machine: use a disk.")
 	case unix.OVERLAYFS_SUPER_MAGIC:
-		d.say(statusWarning, "disk", dir+" is in a container's own layer", "It is gone with the container: mount a volume.")
+		d.say(statusWarning, "disk", dir+" is in a container's own layer",
+			"It is gone with the container: mount a volume.")
 	}
 }
 
@@ -151,7 +171,8 @@ func (d *doctor) checkFileSystem(dir string, kind int64) {
 func (d *doctor) timeSync(dir string) {
 	f, err := os.CreateTemp(dir, ".strandline-doctor-*")
 	if err != nil {
-		d.say(statusProblem, "disk", fmt.Sprintf("cannot write to %s: %v", dir, err), "Give the directory to the broker's user, or choose another --data-dir.")
+		d.say(statusProblem, "disk", fmt.Sprintf("cannot write to %s: %v", dir, err),
+			"Give the directory to the broker's user, or choose another --data-dir.")
 		return
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // It is named as ours if it stays.
@@ -165,16 +186,20 @@ func (d *doctor) timeSync(dir string) {
 			err = unix.Fdatasync(int(f.Fd()))
 		}
 		if err != nil {
-			d.say(statusProblem, "disk", fmt.Sprintf("cannot sync a file in %s: %v", dir, err), "No ack can be given without.")
+			d.say(statusProblem, "disk", fmt.Sprintf("cannot sync a file in %s: %v", dir, err),
+				"No ack can be given without.")
 			return
 		}
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
 	median, worst := took[len(took)/2], took[len(took)-1]
-	message := fmt.Sprintf("a sync takes %s (worst of %d: %s)", roundDuration(median), syncTries, roundDuration(worst))
+	message := fmt.Sprintf("a sync takes %s (worst of %d: %s)", roundDuration(median), syncTries,
+		roundDuration(worst))
 	if median > slowSync {
-		d.say(statusWarning, "disk", message, "Every ack waits for one: use a faster disk, or flush.messages for topics that may lose their newest records.")
+		d.say(statusWarning, "disk", message,
+			"Every ack waits for one: use a faster disk, or flush.messages for topics that may lose "+
+				"their newest records.")
 		return
 	}
 	d.ok("disk", "%s", message)
@@ -189,7 +214,9 @@ func (d *doctor) checkOwnLimit() {
 	// The runtime has raised our own soft limit to the hard one, as it does a broker's.
 	message := fmt.Sprintf("a broker started from here may open %s files", thousands(limit))
 	if limit < goodOpenFiles {
-		d.say(statusWarning, "files", message, "Each partition and each connection needs some. Raise it: LimitNOFILE= in systemd, or ulimit -n.")
+		d.say(statusWarning, "files", message,
+			"Each partition and each connection needs some. Raise it: LimitNOFILE= in systemd, or ulimit "+
+				"-n.")
 		return
 	}
 	d.ok("files", "%s", message)

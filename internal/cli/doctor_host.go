@@ -47,9 +47,12 @@ func (d *doctor) sayFree(where string, free, total int64) {
 	message := fmt.Sprintf("%s: %s of %s free", where, byteSize(free), byteSize(total))
 	switch share := float64(free) / float64(total); {
 	case share < fullDisk:
-		d.say(statusProblem, "disk", message, "Make room now: lower retention.ms or retention.bytes of large topics, delete topics, or grow the disk.")
+		d.say(statusProblem, "disk", message,
+			"Make room now: lower retention.ms or retention.bytes of large topics, delete topics, or "+
+				"grow the disk.")
 	case share < fillingDisk:
-		d.say(statusWarning, "disk", message, "Lower retention.ms or retention.bytes of large topics, or grow the disk.")
+		d.say(statusWarning, "disk", message,
+			"Lower retention.ms or retention.bytes of large topics, or grow the disk.")
 	default:
 		d.ok("disk", "%s", message)
 	}
@@ -68,7 +71,8 @@ func (d *doctor) checkRecordTimes(ctx context.Context, adm *kadm.Client) {
 	var found []string
 	late.Each(func(o kadm.ListedOffset) {
 		if o.Err == nil && o.Timestamp > limit.UnixMilli() {
-			found = append(found, fmt.Sprintf("%s-%d at offset %d (%s)", o.Topic, o.Partition, o.Offset, timestamp(time.UnixMilli(o.Timestamp))))
+			found = append(found, fmt.Sprintf("%s-%d at offset %d (%s)", o.Topic, o.Partition, o.Offset,
+				timestamp(time.UnixMilli(o.Timestamp))))
 		}
 	})
 	if len(found) == 0 {
@@ -77,7 +81,8 @@ func (d *doctor) checkRecordTimes(ctx context.Context, adm *kadm.Client) {
 	}
 	slices.Sort(found)
 	d.say(statusWarning, "time", "records from the future: "+some(found),
-		"Look at the producers' clocks, or whether they send seconds or microseconds for milliseconds. retention.ms keeps such records too long.")
+		"Look at the producers' clocks, or whether they send seconds or microseconds for "+
+			"milliseconds. retention.ms keeps such records too long.")
 }
 
 // checkClock asks the kernel whether somebody keeps this machine's clock right.
@@ -88,7 +93,8 @@ func (d *doctor) checkClock() {
 	case err != nil:
 		d.say(statusNote, "time", "whether this machine's clock is kept right is not known", "")
 	case state == unix.TIME_ERROR || t.Status&unix.STA_UNSYNC != 0:
-		d.say(statusWarning, "time", "nothing keeps this machine's clock right", "Run chrony, ntpd or systemd-timesyncd: timestamps and retention go by the clock.")
+		d.say(statusWarning, "time", "nothing keeps this machine's clock right",
+			"Run chrony, ntpd or systemd-timesyncd: timestamps and retention go by the clock.")
 	default:
 		d.ok("time", "this machine's clock is kept right")
 	}
@@ -102,7 +108,9 @@ func (d *doctor) checkProcess(port string) {
 	}
 	pid := listener(uint16(n))
 	if pid == "" {
-		d.say(statusNote, "files", "the broker's limit of open files is not known: its process cannot be seen from here", "Run doctor as the broker's user, on its machine.")
+		d.say(statusNote, "files",
+			"the broker's limit of open files is not known: its process cannot be seen from here",
+			"Run doctor as the broker's user, on its machine.")
 		return
 	}
 	limit, ok := openFilesLimit(pid)
@@ -110,12 +118,16 @@ func (d *doctor) checkProcess(port string) {
 	if !ok || err != nil {
 		return
 	}
-	message := fmt.Sprintf("the broker (process %s) has %s open of at most %s", pid, plural(len(open), "file"), thousands(limit))
+	message := fmt.Sprintf("the broker (process %s) has %s open of at most %s", pid,
+		plural(len(open), "file"), thousands(limit))
 	switch {
 	case float64(len(open)) > usedOpenFiles*float64(limit):
-		d.say(statusProblem, "files", message, "Raise the limit before it is reached: LimitNOFILE= in systemd, or ulimit -n.")
+		d.say(statusProblem, "files", message,
+			"Raise the limit before it is reached: LimitNOFILE= in systemd, or ulimit -n.")
 	case limit < goodOpenFiles:
-		d.say(statusWarning, "files", message, "Each partition and each connection needs some. Raise it: LimitNOFILE= in systemd, or ulimit -n.")
+		d.say(statusWarning, "files", message,
+			"Each partition and each connection needs some. Raise it: LimitNOFILE= in systemd, or ulimit "+
+				"-n.")
 	default:
 		d.ok("files", "%s", message)
 	}

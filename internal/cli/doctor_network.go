@@ -46,7 +46,8 @@ func adviceForProbe(err error) string {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "refused"):
-		return "Is the broker running, and does it listen on this address? Start one with: strandline start"
+		return "Is the broker running, and does it listen on this address? Start one with: strandline " +
+			"start"
 	case strings.Contains(text, "HTTP"):
 		return "Give the address of the Kafka listener (9092 unless set), not that of the HTTP listener."
 	case strings.Contains(text, "TLS"):
@@ -67,7 +68,8 @@ func (d *doctor) checkName(ctx context.Context, address, host string) bool {
 	found, took, err := resolve(ctx, host)
 	switch {
 	case err != nil:
-		d.say(statusProblem, "name", fmt.Sprintf("%s: %v", address, err), "Add the name to DNS or to /etc/hosts, or use an IP address.")
+		d.say(statusProblem, "name", fmt.Sprintf("%s: %v", address, err),
+			"Add the name to DNS or to /etc/hosts, or use an IP address.")
 		return false
 	case took > slowLookup:
 		d.say(statusWarning, "name", fmt.Sprintf("looking up %s took %s", host, roundDuration(took)),
@@ -96,12 +98,15 @@ func (d *doctor) checkAdvertised(ctx context.Context, m kadm.Metadata) {
 		switch {
 		case err != nil:
 			d.say(statusProblem, "advertised", fmt.Sprintf("%s: %v", what, err),
-				"Clients here find the broker and then fail. Start it with --advertise and an address that reaches it from here.")
+				"Clients here find the broker and then fail. Start it with --advertise and an address that "+
+					"reaches it from here.")
 		case cluster != m.Cluster:
-			d.say(statusProblem, "advertised", fmt.Sprintf("%s, and there stands a broker of cluster %q, not of %q", what, cluster, m.Cluster),
+			d.say(statusProblem, "advertised",
+				fmt.Sprintf("%s, and there stands a broker of cluster %q, not of %q", what, cluster, m.Cluster),
 				"Two brokers advertise one address, or a port is forwarded to the wrong one.")
 		case isLoopback(b.Host):
-			d.say(statusNote, "advertised", what+": clients on other machines, and in containers, cannot use that",
+			d.say(statusNote, "advertised",
+				what+": clients on other machines, and in containers, cannot use that",
 				"For those: strandline start --listen 0.0.0.0:9092 --advertise NAME")
 		default:
 			d.ok("advertised", "%s, and answers there", what)
@@ -140,7 +145,8 @@ func (d *doctor) checkUnreached(ctx context.Context) {
 	answer, err := askHTTP(ctx, "http://"+address+"/v1/doctor")
 	switch {
 	case err != nil && d.http != "":
-		d.say(statusProblem, "clients", fmt.Sprintf("no answer over HTTP from %s: %v", address, err), "Is it the address of --http-listen?")
+		d.say(statusProblem, "clients", fmt.Sprintf("no answer over HTTP from %s: %v", address, err),
+			"Is it the address of --http-listen?")
 	case err != nil:
 		d.sayUnasked()
 	case len(answer.Unreached) == 0:
@@ -148,7 +154,8 @@ func (d *doctor) checkUnreached(ctx context.Context) {
 	default:
 		for _, c := range answer.Unreached {
 			d.say(statusProblem, "clients",
-				fmt.Sprintf("client %q at %s was told %s %s since %s and never came", c.ClientID, c.Client, c.Advertised,
+				fmt.Sprintf("client %q at %s was told %s %s since %s and never came", c.ClientID, c.Client,
+					c.Advertised,
 					plural(c.Asked, "time"), timestamp(c.Since)),
 				"Can it resolve and reach that address? Set --advertise to one that it can use.")
 		}

@@ -14,6 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// httpPatience bounds the look for an HTTP server.
+const httpPatience = time.Second
+
 // maxProbeAnswer bounds the answer to a probe.
 const maxProbeAnswer = 16 << 20
 
@@ -29,18 +32,21 @@ func probe(ctx context.Context, address string) (cluster string, err error) {
 		return "", errors.New(dialReason(err))
 	}
 	defer conn.Close() //nolint:errcheck // Nothing is left to lose.
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(probePatience)); err != nil {
 		return "", err
 	}
 	req := kmsg.NewPtrMetadataRequest()
 	req.Version = 5 // Old enough for every broker, and it names the cluster.
 	req.Topics = []kmsg.MetadataRequestTopic{}
-	frame := kmsg.NewRequestFormatter(kmsg.FormatterClientID("strandline-doctor")).AppendRequest(nil, req, 1)
+	frame := kmsg.NewRequestFormatter(kmsg.FormatterClientID("strandline-doctor")).AppendRequest(nil,
+		req, 1)
 	if _, err := conn.Write(frame); err != nil {
 		return "", errors.New(dialReason(err))
 	}
 	answer, err := readAnswer(conn)
+	if errors.Is(err, errSilent) && speaksHTTP(address) {
+		return "", strangerError("HTTP")
+	}
 	if err != nil {
 		return "", err
 	}
@@ -60,11 +66,11 @@ func readAnswer(r io.Reader) ([]byte, error) {
 	var head [8]byte
 	n, err := io.ReadFull(r, head[:])
 	if what := stranger(head[:n]); what != "" {
-		return nil, fmt.Errorf("it speaks %s there, not the Kafka protocol", what)
+		return nil, strangerError(what)
 	}
 	if err != nil {
 		if isTimeout(err) {
-			return nil, errors.New("it takes connections and does not answer")
+			return nil, errSilent
 		}
 		return nil, errors.New(dialReason(err))
 	}
@@ -81,6 +87,38 @@ func readAnswer(r io.Reader) ([]byte, error) {
 	}
 	return answer, nil
 }
+
+// errSilent is what stands there not answering.
+const errSilent = endOfWork("it takes connections and does not answer")
+
+// strangerError is another protocol than Kafka's.
+type strangerError string
+
+const strangerPrefix = "it speaks "
+
+// Error implements error.
+func (e strangerError) Error() string {
+	return fmt.Sprintf("%s%s there, not the Kafka protocol", strangerPrefix, string(e))
+}
+
+// speaksHTTP asks whether an HTTP server stands there: it waits for the end of a
+// line, which a request of Kafka's does not have.
+func speaksHTTP(address string) bool {
+	conn, err := net.DialTimeout("tcp", address, httpPatience)
+	if err != nil {
+		return false
+	}
+	defer conn.Close() //nolint:errcheck // Nothing is left to lose.
+	head := make([]byte, 4)
+	err = errors.Join(
+		conn.SetDeadline(time.Now().Add(httpPatience)),
+		second(conn.Write([]byte("GET / HTTP/1.0\r\n\r\n"))),
+		second(io.ReadFull(conn, head)),
+	)
+	return err == nil && stranger(head) == "HTTP"
+}
+
+func second(_ int, err error) error { return err }
 
 // stranger recognises other protocols by their first bytes.
 func stranger(head []byte) string {

@@ -70,19 +70,42 @@ func (d *doctor) sayTroubles(topics int, t topicTroubles) {
 		status          string
 		message, advice string
 	}{
-		{t.leaderless, statusProblem, "without a leader, so they can be neither read nor written: %s", "Bring back the brokers that hold their replicas: strandline topic describe TOPIC"},
-		{t.impossible, statusProblem, "min.insync.replicas is greater than the number of replicas, so acks=all is always refused: %s", "Lower it: strandline topic alter TOPIC --config min.insync.replicas=1"},
-		{t.belowMin, statusProblem, "fewer replicas in sync than min.insync.replicas, so acks=all is refused now: %s", "Bring brokers back."},
-		{t.notInSync, statusWarning, "a replica is not in sync: %s", "Is a broker down or too slow? strandline cluster describe"},
-		{t.noSpare, statusWarning, "min.insync.replicas equals the number of replicas, so the loss of any broker stops acks=all: %s", "Lower it by one, or add a replica."},
-		{t.lonely, statusNote, "one replica only, though there are more brokers: %s", "If that broker is lost, so are they."},
+		{
+			t.leaderless, statusProblem, "without a leader, so they can be neither read nor written: %s",
+			"Bring back the brokers that hold their replicas: strandline topic describe TOPIC",
+		},
+		{
+			t.impossible, statusProblem,
+			"min.insync.replicas is greater than the number of replicas, so acks=all is always refused: %s",
+			"Lower it: strandline topic alter TOPIC --config min.insync.replicas=1",
+		},
+		{
+			t.belowMin, statusProblem,
+			"fewer replicas in sync than min.insync.replicas, so acks=all is refused now: %s",
+			"Bring brokers back.",
+		},
+		{
+			t.notInSync, statusWarning, "a replica is not in sync: %s",
+			"Is a broker down or too slow? strandline cluster describe",
+		},
+		{
+			t.noSpare, statusWarning,
+			"min.insync.replicas equals the number of replicas, so the loss of any broker stops " +
+				"acks=all: %s", "Lower it by one, or add a replica.",
+		},
+		{
+			t.lonely, statusNote, "one replica only, though there are more brokers: %s",
+			"If that broker is lost, so are they.",
+		},
 	} {
 		if len(trouble.names) > 0 {
-			d.say(trouble.status, "topics", fmt.Sprintf(trouble.message, some(trouble.names)), trouble.advice)
+			d.say(trouble.status, "topics", fmt.Sprintf(trouble.message, some(trouble.names)),
+				trouble.advice)
 		}
 	}
 	if len(d.report) == before {
-		d.ok("topics", "all %s of %s have a leader and their replicas in sync", plural(t.partitions, "partition"), plural(topics, "topic"))
+		d.ok("topics", "all %s of %s have a leader and their replicas in sync",
+			plural(t.partitions, "partition"), plural(topics, "topic"))
 	}
 }
 
@@ -117,10 +140,12 @@ func (d *doctor) checkGroups(ctx context.Context, adm *kadm.Client) {
 		lag += g.Lag
 		for _, remark := range g.Remarks {
 			odd++
-			d.say(statusWarning, "groups", fmt.Sprintf("group %s: %s", g.Group, remark), "strandline group describe "+g.Group+" --lag-time")
+			d.say(statusWarning, "groups", fmt.Sprintf("group %s: %s", g.Group, remark),
+				"strandline group describe "+g.Group+" --lag-time")
 		}
 	}
 	if odd == 0 {
-		d.ok("groups", "%s, %s behind in all", plural(len(listed), "consumer group"), plural(lag, "record"))
+		d.ok("groups", "%s, %s behind in all", plural(len(listed), "consumer group"),
+			plural(lag, "record"))
 	}
 }

@@ -32,7 +32,10 @@ type failure struct {
 }
 
 // Error implements error.
-func (f *failure) Error() string { return strings.Join(append([]string{f.message}, f.hints...), "; ") }
+func (f *failure) Error() string {
+	return strings.Join(append([]string{f.message}, f.hints...),
+		"; ")
+}
 
 // Unwrap returns what the failure is about.
 func (f *failure) Unwrap() error { return f.cause }

@@ -52,23 +52,40 @@ func (a *app) unreachable(err error) *failure {
 		for _, l := range lost {
 			f.hint("%s", l)
 		}
-		return f.hint("Start the broker with --advertise and an address that reaches it from this machine.").
+		return f.hint("Start the broker with --advertise and an address that reaches it from this "+
+			"machine.").
 			hint("strandline doctor --brokers %s shows every address.", where)
 	}
-	reason := dialReason(err)
-	var eof *kgo.ErrFirstReadEOF
-	if errors.As(err, &eof) || errors.Is(err, io.EOF) {
-		// Something takes connections and is no broker: a look at what it says first
-		// may tell what it is.
-		if _, err := probe(context.Background(), a.flags.brokers[0]); err != nil {
-			reason = err.Error()
-		}
-	}
+	reason := a.whatStandsThere(err)
 	f.message = fmt.Sprintf("cannot reach a broker at %s: %s", where, reason)
+	if strings.HasPrefix(reason, strangerPrefix) {
+		return f.hint("%s", adviceForProbe(errors.New(reason)))
+	}
 	for _, h := range dialHints(err) {
 		f.hint("%s", h)
 	}
 	return f
+}
+
+// whatStandsThere says why a connection failed. Where something takes
+// connections and is no broker, a look at what it says tells what it is.
+func (a *app) whatStandsThere(err error) string {
+	address := a.flags.brokers[0]
+	var op *net.OpError
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns), errors.As(err, &op) && !isTimeout(err):
+		return dialReason(err)
+	case isTimeout(err):
+		if speaksHTTP(address) {
+			return strangerError("HTTP").Error()
+		}
+		return dialReason(err)
+	}
+	if _, err := probe(context.Background(), address); err != nil {
+		return err.Error()
+	}
+	return dialReason(err)
 }
 
 // dialReason says in a few words why a connection failed.
@@ -106,7 +123,8 @@ func dialHints(err error) []string {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns):
-		return []string{"Check the spelling, or use an IP address: --brokers HOST:PORT or STRANDLINE_BROKERS."}
+		return []string{"Check the spelling, or use an IP address: --brokers HOST:PORT or " +
+			"STRANDLINE_BROKERS."}
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return []string{
 			"Is the broker running? Start one with: strandline start",
@@ -139,7 +157,8 @@ func (f *failure) forCode(e *kerr.Error) *failure {
 		return f.hint("Fewer replicas are in sync than min.insync.replicas asks for: " +
 			"bring brokers back, or lower it with strandline topic alter.")
 	case kerr.MessageTooLarge, kerr.RecordListTooLarge:
-		return f.hint("Raise the topic's limit: strandline topic alter TOPIC --config max.message.bytes=BYTES")
+		return f.hint("Raise the topic's limit: strandline topic alter TOPIC --config " +
+			"max.message.bytes=BYTES")
 	case kerr.KafkaStorageError:
 		return f.hint("The broker cannot write to its disk: see its log, and strandline doctor.")
 	case kerr.UnsupportedVersion:

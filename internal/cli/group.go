@@ -11,7 +11,10 @@ import (
 )
 
 func newGroup(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "group", Aliases: []string{"groups"}, Short: "List, describe, seek and delete consumer groups"}
+	cmd := &cobra.Command{
+		Use: "group", Aliases: []string{"groups"},
+		Short: "List, describe, seek and delete consumer groups",
+	}
 	cmd.AddCommand(newGroupList(a), newGroupDescribe(a), newGroupSeek(a), newGroupDelete(a))
 	return cmd
 }

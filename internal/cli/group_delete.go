@@ -19,11 +19,14 @@ func newGroupDelete(a *app) *cobra.Command {
 		Use:     "delete GROUP…",
 		Aliases: []string{"rm"},
 		Short:   "Delete groups and their offsets",
-		Long: "Delete groups and their offsets. They must have no running member. On a terminal it asks first.\n\n" +
-			columnsHelp("group"),
+		Long: "Delete groups and their offsets. They must have no running member. On a terminal it " +
+			"asks first.\n\n" +
+			columnsHelp("group") + "\nWith --json it is {deleted: a list of names}.",
 		Args:              wantArgs(1, -1, "one or more groups"),
 		ValidArgsFunction: a.completeGroups(-1),
-		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return d.run(cmd.Context(), args)
+		},
 	}
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "do not ask")
 	return cmd

@@ -59,12 +59,16 @@ func newGroupDescribe(a *app) *cobra.Command {
 		Long: "Show a group's members, offsets and lag, and what is odd about it.\n\n" +
 			columnsHelp("group", "topic", "partition", "committed offset", "end offset", "lag",
 				"lag in seconds", "client id", "host", "member id") +
-			"\nWith --members they are group, member id, instance id, client id, host, topics with partitions.",
+			"\nWith --members they are group, member id, instance id, client id, host, topics with " +
+			"partitions.\n" + jsonHelp[[]describedGroup](),
 		Args:              wantArgs(1, -1, "one or more groups"),
 		ValidArgsFunction: a.completeGroups(-1),
-		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return d.run(cmd.Context(), args)
+		},
 	}
-	cmd.Flags().BoolVar(&d.lagTime, "lag-time", false, "find the age of the oldest unread record too, by reading it")
+	cmd.Flags().BoolVar(&d.lagTime, "lag-time", false,
+		"find the age of the oldest unread record too, by reading it")
 	cmd.Flags().BoolVar(&d.members, "members", false, "show the members instead of the partitions")
 	return cmd
 }
@@ -136,7 +140,10 @@ func describeGroup(l kadm.DescribedGroupLag) *describedGroup {
 }
 
 func describeMember(m kadm.DescribedGroupMember) describedMember {
-	row := describedMember{ID: m.MemberID, Client: m.ClientID, Host: m.ClientHost, Partitions: map[string][]int32{}}
+	row := describedMember{
+		ID: m.MemberID, Client: m.ClientID, Host: m.ClientHost,
+		Partitions: map[string][]int32{},
+	}
 	if m.InstanceID != nil {
 		row.Instance = *m.InstanceID
 	}
@@ -155,22 +162,30 @@ func groupRemarks(g *describedGroup) []string {
 	unowned := 0
 	for _, p := range g.Partitions {
 		if p.Committed >= 0 && p.Start > p.Committed {
-			remarks = append(remarks, fmt.Sprintf("%s-%d: %s between the committed offset %d and the log start %d were removed before they were read",
-				p.Topic, p.Partition, plural(p.Start-p.Committed, "record"), p.Committed, p.Start))
+			remarks = append(remarks,
+				fmt.Sprintf("%s-%d: %s between the committed offset %d and the log start %d were removed "+
+					"before they were read",
+					p.Topic, p.Partition, plural(p.Start-p.Committed, "record"), p.Committed, p.Start))
 		}
 		if p.Committed >= 0 && p.End >= 0 && p.Committed > p.End {
-			remarks = append(remarks, fmt.Sprintf("%s-%d: the committed offset %d is beyond the log end %d: was the topic deleted and made again?",
-				p.Topic, p.Partition, p.Committed, p.End))
+			remarks = append(remarks,
+				fmt.Sprintf("%s-%d: the committed offset %d is beyond the log end %d: was the topic deleted "+
+					"and made again?",
+					p.Topic, p.Partition, p.Committed, p.End))
 		}
 		if p.Member == "" {
 			unowned++
 		}
 	}
 	if g.State == stateStable && unowned > 0 {
-		remarks = append(remarks, fmt.Sprintf("%s read by no member: do all members subscribe to the same topics?", plural(unowned, "partition")))
+		remarks = append(remarks,
+			fmt.Sprintf("%s read by no member: do all members subscribe to the same topics?",
+				plural(unowned, "partition")))
 	}
 	if idle := idleMembers(g); g.State == stateStable && idle > 0 {
-		remarks = append(remarks, fmt.Sprintf("%s nothing to read: there are more members than partitions", plural(idle, "member")))
+		remarks = append(remarks,
+			fmt.Sprintf("%s nothing to read: there are more members than partitions",
+				plural(idle, "member")))
 	}
 	if g.State == stateEmpty && g.Lag > 0 {
 		remarks = append(remarks, "no member is running, and records wait")
@@ -203,7 +218,8 @@ func (d *groupDescribe) print(groups []*describedGroup) error {
 			d.out.printf("\n")
 		}
 		d.out.printf("%s  %s, %s, lag %s, assignor %s, coordinator %d\n", p.bold(visible(g.Group)),
-			p.apply(stateCell(g.State).style, g.State), plural(len(g.Members), "member"), thousands(g.Lag), orDash(g.Protocol), g.Coordinator)
+			p.apply(stateCell(g.State).style, g.State), plural(len(g.Members), "member"), thousands(g.Lag),
+			orDash(g.Protocol), g.Coordinator)
 		for _, r := range g.Remarks {
 			d.out.printf("  %s\n", p.yellow(visible(r)))
 		}
@@ -215,7 +231,8 @@ func (d *groupDescribe) print(groups []*describedGroup) error {
 }
 
 func groupTable(groups ...*describedGroup) *table {
-	t := newTable("group", "topic", ">partition", ">committed", ">end", ">lag", ">lag time", "client", "host", "member")
+	t := newTable("group", "topic", ">partition", ">committed", ">end", ">lag", ">lag time", "client",
+		"host", "member")
 	for _, g := range groups {
 		for _, p := range g.Partitions {
 			lag := known(p.Lag, number)
@@ -229,7 +246,8 @@ func groupTable(groups ...*describedGroup) *table {
 					person: roundDuration(time.Duration(p.LagSeconds * float64(time.Second))),
 				}
 			}
-			t.add(g.Group, cell{text: p.Topic, style: styleCyan}, p.Partition, known(p.Committed, number), known(p.End, number),
+			t.add(g.Group, cell{text: p.Topic, style: styleCyan}, p.Partition, known(p.Committed, number),
+				known(p.End, number),
 				lag, age, orDash(p.Client), orDash(p.Host), cell{text: orDash(p.Member), style: styleDim})
 		}
 	}
@@ -240,7 +258,8 @@ func memberTable(groups ...*describedGroup) *table {
 	t := newTable("group", "member", "instance", "client", "host", "partitions")
 	for _, g := range groups {
 		for _, m := range g.Members {
-			t.add(g.Group, m.ID, orDash(m.Instance), orDash(m.Client), orDash(m.Host), orDash(assignedText(m.Partitions)))
+			t.add(g.Group, m.ID, orDash(m.Instance), orDash(m.Client), orDash(m.Host),
+				orDash(assignedText(m.Partitions)))
 		}
 	}
 	return t

@@ -20,7 +20,7 @@ const lagTimePatience = 5 * time.Second
 // that is a second behind from one that is a day behind.
 func (d *groupDescribe) addLagTimes(ctx context.Context, groups []*describedGroup) error {
 	for _, g := range groups {
-		wanted := map[string]map[int32]kgo.Offset{}
+		wanted := startOffsets{}
 		rows := map[string]map[int32]*describedGroupPart{}
 		for i := range g.Partitions {
 			p := &g.Partitions[i]
@@ -42,8 +42,11 @@ func (d *groupDescribe) addLagTimes(ctx context.Context, groups []*describedGrou
 	return nil
 }
 
-func (d *groupDescribe) readAges(ctx context.Context, wanted map[string]map[int32]kgo.Offset, rows map[string]map[int32]*describedGroupPart) error {
-	client, err := d.connect(ctx, kgo.ConsumePartitions(wanted), kgo.FetchMaxPartitionBytes(1), kgo.KeepControlRecords())
+func (d *groupDescribe) readAges(
+	ctx context.Context, wanted startOffsets, rows map[string]map[int32]*describedGroupPart,
+) error {
+	client, err := d.connect(ctx, kgo.ConsumePartitions(wanted), kgo.FetchMaxPartitionBytes(1),
+		kgo.KeepControlRecords())
 	if err != nil {
 		return err
 	}
@@ -86,7 +89,8 @@ func forget[V any](m map[string]map[int32]V, topic string, partition int32) {
 func assignedText(assigned map[string][]int32) string {
 	var all []string
 	for _, topic := range slices.Sorted(maps.Keys(assigned)) {
-		all = append(all, fmt.Sprintf("%s:%s", topic, joinIDs(slices.Sorted(slices.Values(assigned[topic])))))
+		all = append(all, fmt.Sprintf("%s:%s", topic,
+			joinIDs(slices.Sorted(slices.Values(assigned[topic])))))
 	}
 	return strings.Join(all, " ")
 }

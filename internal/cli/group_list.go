@@ -27,11 +27,13 @@ func newGroupList(a *app) *cobra.Command {
 		Use:     "list",
 		Aliases: []string{"ls"},
 		Short:   "List consumer groups",
-		Long:    "List consumer groups.\n\n" + columnsHelp("group", "state", "type", "protocol type", "coordinator"),
-		Args:    wantArgs(0, 0, "no arguments"),
-		RunE:    func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
+		Long: "List consumer groups.\n\n" + resultHelp[[]listedGroup]("group", "state", "type",
+			"protocol type", "coordinator"),
+		Args: wantArgs(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
 	}
-	cmd.Flags().StringSliceVar(&l.states, "state", nil, "only groups in these `states`, such as Stable or Empty")
+	cmd.Flags().StringSliceVar(&l.states, "state", nil,
+		"only groups in these `states`, such as Stable or Empty")
 	return cmd
 }
 
@@ -45,8 +47,12 @@ func (l *groupList) run(ctx context.Context) error {
 		t := newTable("group", "state", "type", "protocol", ">coordinator")
 		t.empty = "There are no consumer groups."
 		for _, g := range all.Sorted() {
-			groups = append(groups, listedGroup{g.Group, g.State, g.GroupType, g.ProtocolType, g.Coordinator})
-			t.add(cell{text: g.Group, style: styleCyan}, stateCell(g.State), orDash(g.GroupType), orDash(g.ProtocolType), g.Coordinator)
+			groups = append(groups, listedGroup{
+				g.Group, g.State, g.GroupType, g.ProtocolType,
+				g.Coordinator,
+			})
+			t.add(cell{text: g.Group, style: styleCyan}, stateCell(g.State), orDash(g.GroupType),
+				orDash(g.ProtocolType), g.Coordinator)
 		}
 		return l.out.show(groups, t)
 	})

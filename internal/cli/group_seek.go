@@ -8,8 +8,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-const seekLong = `Set the committed offsets of a group: where its members go on reading. The group must have
-no running member.
+const seekLong = `Set the committed offsets of a group: where its members go on reading. The group
+must have no running member.
 
   strandline group seek billing --to start                     read everything again
   strandline group seek billing --to 2026-05-17T09:30:00Z --topic orders
@@ -40,14 +40,17 @@ func newGroupSeek(a *app) *cobra.Command {
 		Use:   "seek GROUP --to POSITION",
 		Short: "Set where a group goes on reading",
 		Long: seekLong + "\n\n" +
-			columnsHelp("topic", "partition", "offset before (- if none)", "offset now"),
+			resultHelp[[]seekedPartition]("topic", "partition", "offset before (- if none)", "offset now"),
 		Args:              wantArgs(1, 1, "one group"),
 		ValidArgsFunction: a.completeGroups(1),
-		RunE:              func(cmd *cobra.Command, args []string) error { return s.run(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.run(cmd.Context(), args[0])
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.to, "to", "", "`position` to go to")
-	f.StringSliceVarP(&s.topics, "topic", "t", nil, "only these `topics` (default all that the group has offsets for)")
+	f.StringSliceVarP(&s.topics, "topic", "t", nil,
+		"only these `topics` (default all that the group has offsets for)")
 	f.Int32SliceVarP(&s.partitions, "partition", "p", nil, "only these partition `numbers`")
 	f.BoolVar(&s.dryRun, "dry-run", false, "show what would change, and change nothing")
 	_ = cmd.RegisterFlagCompletionFunc("topic", a.completeTopics(-1)) // The flag is there.
@@ -111,7 +114,9 @@ func (s *groupSeek) checkStopped(ctx context.Context, adm *kadm.Client, group st
 }
 
 // target returns the offsets to commit.
-func (s *groupSeek) target(ctx context.Context, adm *kadm.Client, group string, to position, committed kadm.OffsetResponses) (kadm.Offsets, error) {
+func (s *groupSeek) target(ctx context.Context, adm *kadm.Client, group string, to position,
+	committed kadm.OffsetResponses,
+) (kadm.Offsets, error) {
 	topics := s.topics
 	if len(topics) == 0 {
 		for topic := range committed {
@@ -148,7 +153,9 @@ func (s *groupSeek) target(ctx context.Context, adm *kadm.Client, group string, 
 	return offsets, nil
 }
 
-func (s *groupSeek) commit(ctx context.Context, adm *kadm.Client, group string, offsets kadm.Offsets) error {
+func (s *groupSeek) commit(
+	ctx context.Context, adm *kadm.Client, group string, offsets kadm.Offsets,
+) error {
 	responses, err := adm.CommitOffsets(ctx, group, offsets)
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ type logDump struct {
 	count      int64
 	records    bool
 	format     string
-	print      func(dst []byte, r *kgo.Record) ([]byte, error)
+	print      recordPrinter
 	shown      int64
 }
 
@@ -50,10 +50,13 @@ func newLogDump(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump [PATH…]",
 		Short: "Print the batches or the records in segment files",
-		Long: "Print the batches in segment files, or with --records the records in them.\n\n" + logPathHelp + "\n\n" +
-			columnsHelp("topic", "partition", "segment", "position", "base offset", "last offset", "records", "bytes",
-				"codec", "greatest timestamp in ms", "leader epoch", "producer id", "producer epoch", "base sequence", "flags", "crc") +
-			"\nJSON is one object a line.\n\n" + formatHelp,
+		Long: "Print the batches in segment files, or with --records the records in them.\n\n" +
+			logPathHelp + "\n\n" +
+			columnsHelp("topic", "partition", "segment", "position", "base offset", "last offset", "records",
+				"bytes",
+				"codec", "greatest timestamp in ms", "leader epoch", "producer id", "producer epoch",
+				"base sequence", "flags", "crc") +
+			"\n" + jsonHelp[dumpedBatch]() + " One a line.\n\n" + formatHelp,
 		RunE: func(_ *cobra.Command, args []string) error { return d.run(args) },
 	}
 	f := cmd.Flags()
@@ -122,7 +125,7 @@ func (d *logDump) choosePrinter() error {
 			return err
 		}
 	}
-	d.print = func(dst []byte, r *kgo.Record) ([]byte, error) { return append(f.append(dst, r), '\n'), nil }
+	d.print = f.delimited([]byte{'\n'})
 	return nil
 }
 
@@ -151,10 +154,12 @@ func (d *logDump) dumpSegment(p *logPartition, s logSegment) error {
 func (d *logDump) dumpBatch(p *logPartition, s logSegment, b storedBatch) error {
 	row := dumpedBatch{
 		Topic: p.topic, Partition: p.partition, Segment: int64(s.base), Position: b.position,
-		BaseOffset: int64(b.BaseOffset()), LastOffset: int64(b.LastOffset()), Records: b.RecordCount(), Bytes: b.Size(),
+		BaseOffset: int64(b.BaseOffset()), LastOffset: int64(b.LastOffset()), Records: b.RecordCount(),
+		Bytes: b.Size(),
 		Codec: b.Codec().String(), MaxTimestamp: b.MaxTimestamp(), LeaderEpoch: int32(b.LeaderEpoch()),
-		ProducerID: int64(b.ProducerID()), ProducerEpoch: int16(b.ProducerEpoch()), BaseSequence: b.BaseSequence(),
-		Flags: batchFlags(b.Batch), CRC: "ok",
+		ProducerID: int64(b.ProducerID()), ProducerEpoch: int16(b.ProducerEpoch()),
+		BaseSequence: b.BaseSequence(),
+		Flags:        batchFlags(b.Batch), CRC: "ok",
 	}
 	if err := b.CheckCRC(); err != nil {
 		row.CRC = err.Error()
@@ -166,8 +171,10 @@ func (d *logDump) dumpBatch(p *logPartition, s logSegment, b storedBatch) error 
 		}
 	case formPlain:
 		t := newTable()
-		t.add(row.Topic, row.Partition, row.Segment, row.Position, row.BaseOffset, row.LastOffset, row.Records, row.Bytes,
-			row.Codec, row.MaxTimestamp, row.LeaderEpoch, row.ProducerID, row.ProducerEpoch, row.BaseSequence, orDash(row.Flags), row.CRC)
+		t.add(row.Topic, row.Partition, row.Segment, row.Position, row.BaseOffset, row.LastOffset,
+			row.Records, row.Bytes,
+			row.Codec, row.MaxTimestamp, row.LeaderEpoch, row.ProducerID, row.ProducerEpoch,
+			row.BaseSequence, orDash(row.Flags), row.CRC)
 		t.lines(d.out.stdout)
 	case formTable:
 		d.out.printf("%s\n", d.personBatch(row))
@@ -178,14 +185,16 @@ func (d *logDump) dumpBatch(p *logPartition, s logSegment, b storedBatch) error 
 // personBatch is a batch in a line for people.
 func (d *logDump) personBatch(b dumpedBatch) string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "  %s  at %d, %s, %s", d.out.paint.cyan(fmt.Sprintf("%d-%d", b.BaseOffset, b.LastOffset)), b.Position,
+	fmt.Fprintf(&s, "  %s  at %d, %s, %s", d.out.paint.cyan(fmt.Sprintf("%d-%d", b.BaseOffset,
+		b.LastOffset)), b.Position,
 		plural(b.Records, "record"), byteSize(int64(b.Bytes)))
 	if b.Codec != "none" {
 		s.WriteString(", " + b.Codec)
 	}
 	fmt.Fprintf(&s, ", %s, leader epoch %d", timestamp(time.UnixMilli(b.MaxTimestamp)), b.LeaderEpoch)
 	if b.ProducerID >= 0 {
-		fmt.Fprintf(&s, ", producer %d/%d from sequence %d", b.ProducerID, b.ProducerEpoch, b.BaseSequence)
+		fmt.Fprintf(&s, ", producer %d/%d from sequence %d", b.ProducerID, b.ProducerEpoch,
+			b.BaseSequence)
 	}
 	if b.Flags != "" {
 		s.WriteString(", " + b.Flags)

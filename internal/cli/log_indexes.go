@@ -39,7 +39,8 @@ func (c *logCheck) offsetIndex(s logSegment, positions map[int64]offsetRange) er
 			c.find(severityCorrupt, path, int64(i), "no batch begins at position %d", position)
 			return nil
 		case offset < r.base || offset > r.last:
-			c.find(severityCorrupt, path, int64(i), "offset %d points to the batch of %d to %d", offset, r.base, r.last)
+			c.find(severityCorrupt, path, int64(i), "offset %d points to the batch of %d to %d", offset,
+				r.base, r.last)
 			return nil
 		}
 		last = position
@@ -60,7 +61,8 @@ func (c *logCheck) timeIndex(s logSegment) error {
 		offset := s.base + kafka.Offset(binary.BigEndian.Uint32(data[i+8:]))
 		switch {
 		case at < lastTime || offset < lastOffset:
-			c.find(severityCorrupt, path, int64(i), "time %d at offset %d comes after time %d at offset %d", at, offset, lastTime, lastOffset)
+			c.find(severityCorrupt, path, int64(i), "time %d at offset %d comes after time %d at offset %d",
+				at, offset, lastTime, lastOffset)
 			return nil
 		case offset >= c.log.End && c.log.End > s.base:
 			c.find(severityCorrupt, path, int64(i), "offset %d is beyond the end %d", offset, c.log.End)

@@ -53,18 +53,22 @@ func newLogVerify(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [PATH…]",
 		Short: "Check every batch, record and index of segment files",
-		Long: "Check the checksum of every batch and the form of every record, that offsets and leader epochs rise,\n" +
+		Long: "Check the checksum of every batch and the form of every record, that offsets and " +
+			"leader epochs rise,\n" +
 			"and that the indexes point to batches. The exit code is 4 if something is corrupt.\n\n" +
-			"A torn end of the last segment is what a crash leaves behind, or what a running broker is just\n" +
-			"writing; the next start of the broker cuts it off, and it is not an error here.\n\n" + logPathHelp + "\n\n" +
+			"A torn end of the last segment is what a crash leaves behind, or what a running broker is " +
+			"just\n" +
+			"writing; the next start of the broker cuts it off, and it is not an error here.\n\n" +
+			logPathHelp + "\n\n" +
 			columnsHelp("topic", "partition", "segments", "start offset", "end offset", "records", "bytes",
-				"result (ok, torn or corrupt)", "first finding"),
+				"result (ok, torn or corrupt)", "first finding") + "\n" + jsonHelp[[]verifiedLog](),
 		RunE: func(_ *cobra.Command, args []string) error { return v.run(args) },
 	}
 	f := cmd.Flags()
 	f.StringSliceVarP(&v.topics, "topic", "t", nil, "only these `topics`, by name or id")
 	f.Int32SliceVarP(&v.partitions, "partition", "p", nil, "only these partition `numbers`")
-	f.BoolVar(&v.quick, "quick", false, "check checksums, but do not decompress and look at each record")
+	f.BoolVar(&v.quick, "quick", false,
+		"check checksums, but do not decompress and look at each record")
 	return cmd
 }
 
@@ -128,12 +132,16 @@ type epochStart struct {
 }
 
 func (c *logCheck) find(severity, file string, position int64, format string, args ...any) {
-	c.log.Findings = append(c.log.Findings, logFinding{severity, filepath.Base(file), position, fmt.Sprintf(format, args...)})
+	c.log.Findings = append(c.log.Findings, logFinding{
+		severity, filepath.Base(file), position,
+		fmt.Sprintf(format, args...),
+	})
 }
 
 func (c *logCheck) segment(s logSegment, last bool) error {
 	if s.base < c.log.End {
-		c.find(severityCorrupt, s.path, -1, "the segment begins at offset %d and the one before ends at %d", s.base, c.log.End)
+		c.find(severityCorrupt, s.path, -1,
+			"the segment begins at offset %d and the one before ends at %d", s.base, c.log.End)
 	} else if s.base > c.log.End {
 		c.find(severityNote, s.path, -1, "offsets %d to %d are not there", c.log.End, s.base-1)
 	}
@@ -146,7 +154,8 @@ func (c *logCheck) segment(s logSegment, last bool) error {
 			if last && broken.torn {
 				severity = severityTorn
 			}
-			c.find(severity, s.path, broken.position, "%s; %s are left", broken.reason, plural(broken.left, "byte"))
+			c.find(severity, s.path, broken.position, "%s; %s are left", broken.reason,
+				plural(broken.left, "byte"))
 			break
 		}
 		if err != nil {
@@ -173,12 +182,15 @@ func (c *logCheck) batch(s logSegment, b storedBatch) {
 	}
 	switch {
 	case b.BaseOffset() < l.End:
-		c.find(severityCorrupt, s.path, b.position, "offset %d comes after offset %d", b.BaseOffset(), l.End-1)
+		c.find(severityCorrupt, s.path, b.position, "offset %d comes after offset %d", b.BaseOffset(),
+			l.End-1)
 	case b.BaseOffset() > l.End && l.Records > 0:
-		c.find(severityNote, s.path, b.position, "offsets %d to %d are not there", l.End, b.BaseOffset()-1)
+		c.find(severityNote, s.path, b.position, "offsets %d to %d are not there", l.End,
+			b.BaseOffset()-1)
 	}
 	if b.LeaderEpoch() < c.epoch {
-		c.find(severityCorrupt, s.path, b.position, "leader epoch %d comes after %d", b.LeaderEpoch(), c.epoch)
+		c.find(severityCorrupt, s.path, b.position, "leader epoch %d comes after %d", b.LeaderEpoch(),
+			c.epoch)
 	} else if b.LeaderEpoch() > c.epoch {
 		c.epoch = b.LeaderEpoch()
 		c.first = append(c.first, epochStart{c.epoch, b.BaseOffset()})
@@ -199,14 +211,16 @@ func (c *logCheck) records(s logSegment, b storedBatch) {
 			return
 		}
 		if r.Offset <= last || r.Offset > b.LastOffset() {
-			c.find(severityCorrupt, s.path, b.position, "record %d has offset %d after %d", count, r.Offset, last)
+			c.find(severityCorrupt, s.path, b.position, "record %d has offset %d after %d", count, r.Offset,
+				last)
 			return
 		}
 		last = r.Offset
 		count++
 	}
 	if count != b.RecordCount() {
-		c.find(severityCorrupt, s.path, b.position, "%d records where %d are announced", count, b.RecordCount())
+		c.find(severityCorrupt, s.path, b.position, "%d records where %d are announced", count,
+			b.RecordCount())
 	}
 }
 
@@ -228,7 +242,8 @@ func (c *logCheck) epochs(path string) {
 	for _, e := range c.first {
 		start, ok := starts[e.epoch]
 		if ok && start > e.start {
-			c.find(severityCorrupt, path, -1, "leader epoch %d begins at offset %d and a batch of it is at %d", e.epoch, start, e.start)
+			c.find(severityCorrupt, path, -1,
+				"leader epoch %d begins at offset %d and a batch of it is at %d", e.epoch, start, e.start)
 		}
 	}
 }
@@ -248,7 +263,8 @@ func (l *verifiedLog) worst() string {
 }
 
 func verifyTable(logs []*verifiedLog) *table {
-	t := newTable("topic", ">partition", ">segments", ">start", ">end", ">records", ">size", "result", "first finding")
+	t := newTable("topic", ">partition", ">segments", ">start", ">end", ">records", ">size", "result",
+		"first finding")
 	for _, l := range logs {
 		result := cell{text: l.worst(), style: styleGreen}
 		switch result.text {
@@ -262,7 +278,8 @@ func verifyTable(logs []*verifiedLog) *table {
 			f := l.Findings[0]
 			first = cell{text: fmt.Sprintf("%s: %s", f.File, f.Message)}
 		}
-		t.add(cell{text: l.Topic, style: styleCyan}, l.Partition, l.Segments, number(int64(l.Start)), number(int64(l.End)),
+		t.add(cell{text: l.Topic, style: styleCyan}, l.Partition, l.Segments, number(int64(l.Start)),
+			number(int64(l.End)),
 			number(l.Records), sizeCell(l.Bytes), result, first)
 	}
 	return t
@@ -272,7 +289,8 @@ func (v *logVerify) printFindings(logs []*verifiedLog) {
 	for _, l := range logs {
 		for i, f := range l.Findings {
 			if i == maxShownFailures {
-				v.out.remark("  and %d more in %s-%d; --json shows all", len(l.Findings)-i, l.Topic, l.Partition)
+				v.out.remark("  and %d more in %s-%d; --json shows all", len(l.Findings)-i, l.Topic,
+					l.Partition)
 				break
 			}
 			where := filepath.Join(l.Dir, f.File)

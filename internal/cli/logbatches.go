@@ -34,7 +34,10 @@ type brokenError struct {
 }
 
 // Error implements error.
-func (e *brokenError) Error() string { return fmt.Sprintf("at position %d: %s", e.position, e.reason) }
+func (e *brokenError) Error() string {
+	return fmt.Sprintf("at position %d: %s", e.position,
+		e.reason)
+}
 
 // batchesOf iterates over the batches of a segment, whose checksums are not
 // checked. Its last error is a *brokenError where the file holds no batch.
@@ -70,7 +73,10 @@ func walkBatches(f io.ReaderAt, size int64, yield func(storedBatch, error) bool)
 			continue
 		}
 		if err != nil {
-			yield(storedBatch{}, &brokenError{position: position, left: size - position, reason: err.Error(), torn: allZero(buf)})
+			yield(storedBatch{}, &brokenError{
+				position: position, left: size - position, reason: err.Error(),
+				torn: allZero(buf),
+			})
 			return
 		}
 		if !yield(storedBatch{b, position}, nil) {
@@ -85,7 +91,10 @@ func walkBatches(f io.ReaderAt, size int64, yield func(storedBatch, error) bool)
 // more of the file behind it.
 func readMore(f io.ReaderAt, buf []byte, position, size int64) ([]byte, error) {
 	left := size - position
-	short := &brokenError{position: position, left: left, reason: "the file ends within a batch", torn: true}
+	short := &brokenError{
+		position: position, left: left, reason: "the file ends within a batch",
+		torn: true,
+	}
 	if int64(len(buf)) == left {
 		return nil, short
 	}

@@ -48,7 +48,9 @@ func (s logSegment) sibling(suffix string) string {
 }
 
 // findLogs returns the partitions below paths, in the order of topics.
-func (a *app) findLogs(paths []string, topics []string, partitions []int32) ([]*logPartition, error) {
+func (a *app) findLogs(
+	paths []string, topics []string, partitions []int32,
+) ([]*logPartition, error) {
 	if len(paths) == 0 {
 		paths = []string{"./strandline-data"}
 	}
@@ -61,7 +63,8 @@ func (a *app) findLogs(paths []string, topics []string, partitions []int32) ([]*
 		all = append(all, found...)
 	}
 	all = slices.DeleteFunc(all, func(p *logPartition) bool {
-		return len(topics) > 0 && !slices.Contains(topics, p.topic) && !slices.Contains(topics, p.id.String()) ||
+		return len(topics) > 0 && !slices.Contains(topics, p.topic) &&
+			!slices.Contains(topics, p.id.String()) ||
 			len(partitions) > 0 && !slices.Contains(partitions, p.partition)
 	})
 	slices.SortFunc(all, func(x, y *logPartition) int {
@@ -69,7 +72,8 @@ func (a *app) findLogs(paths []string, topics []string, partitions []int32) ([]*
 	})
 	if len(all) == 0 {
 		return nil, failf("no partition is there").
-			hint("A topic's files appear with its first record. --topic and --partition must match, if given.")
+			hint("A topic's files appear with its first record. --topic and --partition must match, if " +
+				"given.")
 	}
 	return all, nil
 }
@@ -86,7 +90,8 @@ func (a *app) findLog(path string) ([]*logPartition, error) {
 	if !info.IsDir() {
 		base, ok := segmentBase(filepath.Base(path))
 		if !ok {
-			return nil, failf("%s: not the name of a segment", path).hint("Segments are named by an offset: 00000000000000000000.log")
+			return nil, failf("%s: not the name of a segment",
+				path).hint("Segments are named by an offset: 00000000000000000000.log")
 		}
 		p := partitionOf(filepath.Dir(path))
 		p.segments = []logSegment{{path, base}}

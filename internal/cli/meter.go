@@ -103,12 +103,15 @@ func (m *meter) line(recordRate, byteRate float64) string {
 	if !m.measuring.Load() {
 		return "warming up"
 	}
-	fmt.Fprintf(&b, "%3.0fs  %s records/s  %s/s", m.elapsed().Seconds(), thousands(int64(recordRate)), byteSize(int64(byteRate)))
+	fmt.Fprintf(&b, "%3.0fs  %s records/s  %s/s", m.elapsed().Seconds(), thousands(int64(recordRate)),
+		byteSize(int64(byteRate)))
 	if m.ack.total.Load() > 0 {
-		fmt.Fprintf(&b, "  ack p50 %s p99 %s", roundDuration(m.ack.quantile(0.5)), roundDuration(m.ack.quantile(0.99)))
+		fmt.Fprintf(&b, "  ack p50 %s p99 %s", roundDuration(m.ack.quantile(0.5)),
+			roundDuration(m.ack.quantile(0.99)))
 	}
 	if m.endToEnd.total.Load() > 0 {
-		fmt.Fprintf(&b, "  end to end p50 %s p99 %s", roundDuration(m.endToEnd.quantile(0.5)), roundDuration(m.endToEnd.quantile(0.99)))
+		fmt.Fprintf(&b, "  end to end p50 %s p99 %s", roundDuration(m.endToEnd.quantile(0.5)),
+			roundDuration(m.endToEnd.quantile(0.99)))
 	}
 	if n := m.failed.Load(); n > 0 {
 		fmt.Fprintf(&b, "  %s failed", thousands(n))

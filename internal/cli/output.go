@@ -143,7 +143,8 @@ func (o *output) failure(f *failure) {
 	_ = o.stdout.Flush() // The failure at hand is what counts.
 	var b strings.Builder
 	b.WriteString(o.remarks.red("error: "))
-	for i, line := range strings.Split(strings.Join(append([]string{f.message}, f.hints...), "\n"), "\n") {
+	for i, line := range strings.Split(strings.Join(append([]string{f.message}, f.hints...), "\n"),
+		"\n") {
 		if i > 0 {
 			b.WriteString("\n  ")
 		}

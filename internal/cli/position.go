@@ -62,7 +62,10 @@ func parsePosition(text string, now time.Time) (position, error) {
 		}
 		return position{atOffset, n}, nil
 	}
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", time.DateOnly} {
+	for _, layout := range []string{
+		time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05",
+		"2006-01-02T15:04", time.DateOnly,
+	} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return position{atTime, t.UnixMilli()}, nil
 		}
@@ -111,7 +114,9 @@ type bounds struct{ start, end kadm.ListedOffsets }
 
 // listBounds asks for the bounds of topics. The end is where a reader of
 // committed records stops, or the high watermark with uncommitted.
-func listBounds(ctx context.Context, adm *kadm.Client, uncommitted bool, topics ...string) (bounds, error) {
+func listBounds(
+	ctx context.Context, adm *kadm.Client, uncommitted bool, topics ...string,
+) (bounds, error) {
 	starts, err := adm.ListStartOffsets(ctx, topics...)
 	if err != nil {
 		return bounds{}, err
@@ -134,7 +139,9 @@ func listBounds(ctx context.Context, adm *kadm.Client, uncommitted bool, topics 
 
 // resolve returns the offset that p is in each partition of b, within its
 // bounds.
-func (p position) resolve(ctx context.Context, adm *kadm.Client, b bounds, topics ...string) (kadm.Offsets, error) {
+func (p position) resolve(ctx context.Context, adm *kadm.Client, b bounds,
+	topics ...string,
+) (kadm.Offsets, error) {
 	var times kadm.ListedOffsets
 	if p.kind == atTime {
 		var err error
@@ -150,7 +157,8 @@ func (p position) resolve(ctx context.Context, adm *kadm.Client, b bounds, topic
 	b.end.Each(func(end kadm.ListedOffset) {
 		start, ok := b.start.Lookup(end.Topic, end.Partition)
 		if !ok {
-			missing = fmt.Errorf("the broker did not say where partition %d of %s starts", end.Partition, end.Topic)
+			missing = fmt.Errorf("the broker did not say where partition %d of %s starts", end.Partition,
+				end.Topic)
 			return
 		}
 		at := p.n

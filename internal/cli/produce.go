@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,7 +32,7 @@ reported with the input and the line they come from, written to --failed-to if t
 given, and the exit code is 1. A record that its topic refuses does not stop the others; a
 broker that is lost does. With --json, the report is one JSON document on the standard output.
 
-` + recordJSONHelp
+` + recordJSONHelp + "\n\n"
 
 type produce struct {
 	*app
@@ -58,7 +60,7 @@ func newProduce(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "produce TOPIC [FILE…]",
 		Short:             "Send lines, files or JSON as records",
-		Long:              produceLong,
+		Long:              produceLong + jsonHelp[produceSummary](),
 		Args:              wantArgs(1, -1, "a topic, then files"),
 		ValidArgsFunction: a.completeTopics(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -72,17 +74,24 @@ func newProduce(a *app) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&p.keySeparator, "key-separator", "k", "", "`text` between key and value in a line")
 	f.StringVar(&p.key, "key", "", "one `key` for all records")
-	f.StringArrayVarP(&p.headers, "header", "H", nil, "a header of all records, `KEY=VALUE`; may be repeated")
-	f.StringVarP(&p.format, "format", "f", "lines", "what is read: `lines`, or json for an object a line")
+	f.StringArrayVarP(&p.headers, "header", "H", nil,
+		"a header of all records, `KEY=VALUE`; may be repeated")
+	f.StringVarP(&p.format, "format", "f", "lines",
+		"what is read: `lines`, or json for an object a line")
 	f.BoolVar(&p.whole, "whole", false, "send each file as one record, or all of the standard input")
 	f.StringVar(&p.delimiter, "delimiter", `\n`, "the `character` that ends a line")
-	f.BoolVar(&p.emptyAsNull, "empty-as-null", false, "send empty keys and values as null: a null value deletes its key in a compacted topic")
+	f.BoolVar(&p.emptyAsNull, "empty-as-null", false,
+		"send empty keys and values as null: a null value deletes its key in a compacted topic")
 	f.Int32VarP(&p.partition, "partition", "p", -1, "send everything to this partition `number`")
-	f.BoolVar(&p.keepPartition, "keep-partition", false, "with --format json, send each record to the partition that it names")
-	f.StringVarP(&p.acks, "acks", "a", "all", "who must have a record before it counts: `all` replicas in sync, 1 for the leader, 0 for nobody")
+	f.BoolVar(&p.keepPartition, "keep-partition", false,
+		"with --format json, send each record to the partition that it names")
+	f.StringVarP(&p.acks, "acks", "a", "all",
+		"who must have a record before it counts: `all` replicas in sync, 1 for the leader, 0 for nobody")
 	f.StringVarP(&p.compression, "compression", "z", "none", "`none`, gzip, snappy, lz4 or zstd")
-	f.DurationVar(&p.linger, "linger", 0, "how long to wait for more records to send together (default 5ms, and 0 on a terminal)")
-	f.StringVar(&p.failedTo, "failed-to", "", "`file` to write the lines to that were not acknowledged")
+	f.DurationVar(&p.linger, "linger", 0,
+		"how long to wait for more records to send together (default 5ms, and 0 on a terminal)")
+	f.StringVar(&p.failedTo, "failed-to", "",
+		"`file` to write the lines to that were not acknowledged")
 	cmd.MarkFlagsMutuallyExclusive("key", "key-separator")
 	cmd.MarkFlagsMutuallyExclusive("partition", "keep-partition")
 	return cmd
@@ -102,15 +111,15 @@ func (p *produce) run(cmd *cobra.Command, files []string) error {
 	if p.report, err = newProduceReport(p.app, p.topic, p.failedTo); err != nil {
 		return err
 	}
-	client, err := p.connect(ctx, opts...)
+	existed, batchBytes, err := p.lookAtTopic(ctx)
+	if err != nil {
+		return err
+	}
+	client, err := p.connect(ctx, append(opts, kgo.ProducerBatchMaxBytes(batchBytes))...)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	existed, err := p.lookAtTopic(ctx, client)
-	if err != nil {
-		return err
-	}
 	if len(files) == 0 && isTerminal(p.env.Stdin) {
 		p.out.note("Each line is a record; Ctrl-D ends.")
 	}
@@ -132,10 +141,11 @@ func (p *produce) options(hasKey bool) ([]kgo.Opt, error) {
 		return nil, err
 	}
 	opts = append(
-		opts, kgo.DefaultProduceTopic(p.topic), kgo.AllowAutoTopicCreation(), kgo.ProducerLinger(p.linger),
+		opts, kgo.DefaultProduceTopic(p.topic), kgo.AllowAutoTopicCreation(),
+		kgo.ProducerLinger(p.linger),
 		// A record's fate must be known in the end, even if the broker is lost while it
-		// is on its way: then it is reported as not acknowledged.
-		kgo.RecordDeliveryTimeout(p.flags.timeout), kgo.AllowIdempotentProduceCancellation(),
+		// is on its way: then it is reported as not acknowledged. See deadlines.
+		kgo.AllowIdempotentProduceCancellation(),
 	)
 	if p.partition < -1 {
 		return nil, usagef("--partition %d: partitions count from 0", p.partition)
@@ -175,32 +185,72 @@ func producerOptions(acks, compression string) ([]kgo.Opt, error) {
 	return append(opts, kgo.ProducerBatchCompression(codec)), nil
 }
 
-// lookAtTopic says whether the topic is there, before a line is read: the
-// client would retry a partition or a topic that will never be.
-func (p *produce) lookAtTopic(ctx context.Context, client *kgo.Client) (existed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.flags.timeout)
-	defer cancel()
-	adm := kadm.NewClient(client)
-	m, err := adm.Metadata(ctx, p.topic)
+// defaultBatchBytes is the most that a batch holds unless its topic takes less:
+// what every broker takes by default. The client takes no limit below the least.
+const (
+	defaultBatchBytes = 1_000_000
+	leastBatchBytes   = 512
+)
+
+// lookAtTopic says whether the topic is there and how large a batch it takes,
+// before a line is read. The client would retry a partition or a topic that will
+// never be, and would send small records along with one that is too large.
+func (p *produce) lookAtTopic(ctx context.Context) (existed bool, batchBytes int32, err error) {
+	batchBytes = defaultBatchBytes
+	err = p.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		m, err := adm.Metadata(ctx, p.topic)
+		if err != nil {
+			return err
+		}
+		t := m.Topics[p.topic]
+		switch {
+		case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
+			p.warnMistyped(ctx, adm)
+			return nil
+		case t.Err != nil:
+			return refusal("topic "+p.topic, t.Err, "")
+		case p.partition >= int32(len(t.Partitions)):
+			return failf("topic %s has %s: there is no partition %d", p.topic,
+				plural(len(t.Partitions), "partition"), p.partition).
+				hint("Partitions count from 0.")
+		}
+		existed = true
+		batchBytes = max(leastBatchBytes, min(batchBytes, maxMessageBytes(ctx, adm, p.topic)))
+		return nil
+	})
+	return existed, batchBytes, err
+}
+
+func (p *produce) warnMistyped(ctx context.Context, adm *kadm.Client) {
+	all, err := adm.ListTopics(ctx)
 	if err != nil {
-		return false, err
+		return // The sending will tell.
 	}
-	t := m.Topics[p.topic]
-	switch {
-	case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
-		if all, err := adm.ListTopics(ctx); err == nil {
-			if near := nearest(p.topic, slices.Values(all.Names())); near != "" {
-				p.out.warn("there is no topic %s, and the broker may create it now; did you mean %s?", p.topic, near)
+	if near := nearest(p.topic, slices.Values(all.Names())); near != "" {
+		p.out.warn("there is no topic %s, and the broker may create it now; did you mean %s?", p.topic,
+			near)
+	}
+}
+
+// maxMessageBytes is a topic's max.message.bytes, or the greatest number where
+// the broker does not tell.
+func maxMessageBytes(ctx context.Context, adm *kadm.Client, topic string) int32 {
+	configs, err := adm.DescribeTopicConfigs(ctx, topic)
+	if err != nil {
+		return math.MaxInt32
+	}
+	r, err := configs.On(topic, nil)
+	if err != nil || r.Err != nil {
+		return math.MaxInt32
+	}
+	for _, c := range r.Configs {
+		if c.Key == "max.message.bytes" {
+			if n, err := strconv.ParseInt(c.MaybeValue(), 10, 32); err == nil && n > 0 {
+				return int32(n)
 			}
 		}
-		return false, nil
-	case t.Err != nil:
-		return false, refusal("topic "+p.topic, t.Err, "")
-	case p.partition >= int32(len(t.Partitions)):
-		return true, failf("topic %s has %s: there is no partition %d", p.topic, plural(len(t.Partitions), "partition"), p.partition).
-			hint("Partitions count from 0.")
 	}
-	return true, nil
+	return math.MaxInt32
 }
 
 // input is a stream of records with a name for reports.

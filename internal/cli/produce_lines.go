@@ -29,7 +29,8 @@ func (p *produce) lineParser(hasKey bool) (lineParser, error) {
 	switch p.format {
 	case "json":
 		if p.keySeparator != "" || p.whole || hasKey {
-			return nil, usagef("--format json goes without --key, --key-separator and --whole: each object says it all")
+			return nil, usagef("--format json goes without --key, --key-separator and --whole: each " +
+				"object says it all")
 		}
 		return func(line []byte) (*kgo.Record, error) {
 			r, err := parseRecordJSON(line, p.keepPartition)
@@ -128,12 +129,13 @@ func (p *produce) send(ctx context.Context, client *kgo.Client, inputs []input) 
 }
 
 func (p *produce) sendInput(client *kgo.Client, in input, stop *atomic.Bool) error {
+	limits := deadlines{timeout: p.flags.timeout}
 	if p.whole {
 		value, err := io.ReadAll(in)
 		if err != nil {
 			return err
 		}
-		return p.sendLine(client, in.name, 0, value)
+		return p.sendLine(limits.next(p.now()), client, in.name, 0, value)
 	}
 	delimiter, err := parseDelimiter(p.delimiter)
 	if err != nil || len(delimiter) != 1 {
@@ -154,23 +156,46 @@ func (p *produce) sendInput(client *kgo.Client, in input, stop *atomic.Bool) err
 		if p.format == "json" && len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		if err := p.sendLine(client, in.name, n, line); err != nil {
+		if err := p.sendLine(limits.next(p.now()), client, in.name, n, line); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *produce) sendLine(client *kgo.Client, name string, n int64, line []byte) error {
+func (p *produce) sendLine(
+	ctx context.Context, client *kgo.Client, name string, n int64, line []byte,
+) error {
 	r, err := p.parse(line)
 	if err != nil {
 		return fmt.Errorf("line %d: %w", n, err)
 	}
 	p.report.sent()
-	client.Produce(context.Background(), r, func(r *kgo.Record, err error) {
+	client.Produce(ctx, r, func(r *kgo.Record, err error) {
 		p.report.outcome(r, place{name, n, line}, err)
 	})
 	return nil
+}
+
+// deadlines give each record a time by which it must be acknowledged. The
+// client's own limit counts from a record's timestamp, which may be years old
+// when records are copied. Records of a second share a context: one for each
+// would cost more than the record.
+type deadlines struct {
+	timeout time.Duration
+	current context.Context //nolint:containedctx // It is made here for others, not kept to be used.
+	until   time.Time
+}
+
+// next returns the context for a record that is sent now. It ends by itself.
+func (d *deadlines) next(now time.Time) context.Context {
+	if d.current == nil || now.After(d.until) {
+		d.until = now.Add(time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), d.timeout+time.Second)
+		context.AfterFunc(ctx, cancel) // It ends by itself.
+		d.current = ctx
+	}
+	return d.current
 }
 
 // lineReader cuts a stream into lines that own their bytes.

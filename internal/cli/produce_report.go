@@ -93,6 +93,9 @@ func (r *produceReport) outcome(record *kgo.Record, from place, err error) {
 		s.Bytes += int64(len(record.Key) + len(record.Value))
 		return
 	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kgo.ErrRecordTimeout) {
+		err = noAckError{r.app.flags.timeout}
+	}
 	s.Failed++
 	if r.firstErr == nil {
 		r.firstErr = err
@@ -107,10 +110,17 @@ func (r *produceReport) outcome(record *kgo.Record, from place, err error) {
 	}
 }
 
+// noAckError is that the time for an ack is over.
+type noAckError struct{ timeout time.Duration }
+
+// Error implements error.
+func (e noAckError) Error() string { return fmt.Sprintf("no ack within %v", e.timeout) }
+
 // isOwnFault reports whether the next record may fare better than this one.
 func isOwnFault(err error) bool {
 	for _, own := range []error{
-		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.CorruptMessage,
+		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp,
+		kerr.CorruptMessage,
 	} {
 		if errors.Is(err, own) {
 			return true
@@ -169,7 +179,8 @@ func (r *produceReport) finish(dials *dialWatch) error {
 			return err
 		}
 	} else if s.Acked > 0 {
-		r.app.out.note("Sent %s (%s) to %s in %s.", plural(s.Acked, "record"), byteSize(s.Bytes), s.Topic, roundDuration(elapsed))
+		r.app.out.note("Sent %s (%s) to %s in %s.", plural(s.Acked, "record"), byteSize(s.Bytes), s.Topic,
+			roundDuration(elapsed))
 	}
 	if failed != nil {
 		return failed
@@ -181,8 +192,9 @@ func (r *produceReport) failureLocked(dials *dialWatch) *failure {
 	s := &r.summary
 	switch {
 	case s.Failed > 0:
-		f := failf("%s of %s not acknowledged by topic %s: %w", thousands(s.Failed), plural(s.Read, "record"), s.Topic, r.firstErr)
-		if errors.Is(r.firstErr, kgo.ErrRecordTimeout) || errors.Is(r.firstErr, context.DeadlineExceeded) {
+		f := failf("%s of %s not acknowledged by topic %s: %w", thousands(s.Failed),
+			plural(s.Read, "record"), s.Topic, r.firstErr)
+		if errors.As(r.firstErr, new(noAckError)) {
 			f.hint("Some of them may have been written all the same. To wait longer: --timeout 1m")
 		}
 		for _, lost := range dials.advertised() {
@@ -191,7 +203,8 @@ func (r *produceReport) failureLocked(dials *dialWatch) *failure {
 		var protocol *kerr.Error
 		if errors.As(r.firstErr, &protocol) {
 			if errors.Is(protocol, kerr.UnknownTopicOrPartition) {
-				return f.hint("The broker does not create topics by itself: strandline topic create %s", s.Topic)
+				return f.hint("The broker does not create topics by itself: strandline topic create %s",
+					s.Topic)
 			}
 			return f.forCode(protocol)
 		}

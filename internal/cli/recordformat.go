@@ -33,6 +33,16 @@ func (f recordFormat) append(dst []byte, r *kgo.Record) []byte {
 	return dst
 }
 
+// recordPrinter appends a record with all that belongs to its line.
+type recordPrinter func(dst []byte, r *kgo.Record) ([]byte, error)
+
+// delimited prints records with a delimiter behind each.
+func (f recordFormat) delimited(delimiter []byte) recordPrinter {
+	return func(dst []byte, r *kgo.Record) ([]byte, error) {
+		return append(f.append(dst, r), delimiter...), nil
+	}
+}
+
 // parseFormat reads a format. Bytes from records that go to a terminal are made
 // visible.
 func parseFormat(text string, terminal bool) (recordFormat, error) {
@@ -127,7 +137,8 @@ func byteFields() map[string]func(*kgo.Record) []byte {
 func parseField(field string, terminal bool) (appender, error) {
 	name, encoding, _ := strings.Cut(field, ":")
 	if number := numberFields()[name]; number != nil && encoding == "" {
-		return func(dst []byte, r *kgo.Record) []byte { return strconv.AppendInt(dst, number(r), 10) }, nil
+		return func(dst []byte, r *kgo.Record) []byte { return strconv.AppendInt(dst, number(r), 10) },
+			nil
 	}
 	get := byteFields()[name]
 	if header, ok := strings.CutPrefix(name, "header."); ok {
@@ -135,7 +146,8 @@ func parseField(field string, terminal bool) (appender, error) {
 	}
 	if get == nil {
 		f := usagef("format: there is no field {%s}", field)
-		known := slices.Concat(slices.Collect(maps.Keys(numberFields())), slices.Collect(maps.Keys(byteFields())))
+		known := slices.Concat(slices.Collect(maps.Keys(numberFields())),
+			slices.Collect(maps.Keys(byteFields())))
 		if near := nearest(name, slices.Values(known)); near != "" {
 			f.hint("Did you mean {%s}?", near)
 		}
@@ -149,17 +161,22 @@ func encodeField(get func(*kgo.Record) []byte, encoding string, terminal bool) (
 	switch encoding {
 	case "":
 		if terminal {
-			return func(dst []byte, r *kgo.Record) []byte { return append(dst, visible(string(get(r)))...) }, nil
+			return func(dst []byte, r *kgo.Record) []byte { return append(dst, visible(string(get(r)))...) },
+				nil
 		}
 		return func(dst []byte, r *kgo.Record) []byte { return append(dst, get(r)...) }, nil
 	case "hex":
 		return func(dst []byte, r *kgo.Record) []byte { return hex.AppendEncode(dst, get(r)) }, nil
 	case "base64":
-		return func(dst []byte, r *kgo.Record) []byte { return base64.StdEncoding.AppendEncode(dst, get(r)) }, nil
+		return func(dst []byte, r *kgo.Record) []byte {
+			return base64.StdEncoding.AppendEncode(dst,
+				get(r))
+		}, nil
 	case "json":
 		return func(dst []byte, r *kgo.Record) []byte { return appendQuoted(dst, get(r)) }, nil
 	}
-	return nil, usagef("format: there is no encoding %q", encoding).hint("The encodings are hex, base64 and json.")
+	return nil, usagef("format: there is no encoding %q",
+		encoding).hint("The encodings are hex, base64 and json.")
 }
 
 func appendQuoted(dst, value []byte) []byte {

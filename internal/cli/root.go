@@ -37,18 +37,22 @@ func newRoot(a *app) *cobra.Command {
 		newDoctor(a), newLog(a), newBench(a), newVersion(a),
 	)
 	root.InitDefaultCompletionCmd(a.env.Args...)
+	root.SetHelpCommand(newHelp(root))
 	refuseUnknown(root)
 	return root
 }
 
 func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	f.StringSliceVarP(&a.flags.brokers, "brokers", "b", []string{"127.0.0.1:9092"},
-		"addresses of one or more brokers, `HOST:PORT,…`")
-	f.DurationVar(&a.flags.timeout, "timeout", 15*time.Second, "how long to wait for a broker's answer")
-	f.StringVarP(&a.flags.output, "output", "o", "auto", "`table`, plain, json, or auto: table on a terminal, else plain")
+		"addresses of one or more brokers, `HOST:PORT,...`")
+	f.DurationVar(&a.flags.timeout, "timeout", 15*time.Second,
+		"how long to wait for a broker's answer")
+	f.StringVarP(&a.flags.output, "output", "o", "auto",
+		"`table`, plain, json, or auto: table on a terminal, else plain")
 	f.BoolVar(&a.flags.json, "json", false, "short for --output json")
 	f.StringVar(&a.flags.color, "color", "auto", "`auto`, always or never; auto respects NO_COLOR")
-	f.BoolVarP(&a.flags.verbose, "verbose", "v", false, "log what the client does to the standard error")
+	f.BoolVarP(&a.flags.verbose, "verbose", "v", false,
+		"log what the client does to the standard error")
 	markEnv(f)
 }
 
@@ -90,7 +94,8 @@ func refuseUnknown(cmd *cobra.Command) {
 			if !cmd.HasParent() {
 				return cmd.Help()
 			}
-			return usagef("%s needs a subcommand: %s", cmd.CommandPath(), strings.Join(subcommands(cmd), ", ")).
+			return usagef("%s needs a subcommand: %s", cmd.CommandPath(),
+				strings.Join(subcommands(cmd), ", ")).
 				hint("See %s --help", cmd.CommandPath())
 		}
 		f := usagef("%s has no command %q", cmd.CommandPath(), args[0])

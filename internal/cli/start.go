@@ -27,8 +27,8 @@ type BrokerOptions struct {
 	Logger   *slog.Logger
 }
 
-const startLong = `Run a broker. With no flags it is a complete single-node queue: it keeps its data in
-./strandline-data and serves Kafka clients at 127.0.0.1:9092.
+const startLong = `Run a broker. With no flags it is a complete single-node queue: it keeps its data
+in ./strandline-data and serves Kafka clients at 127.0.0.1:9092.
 
 To serve other machines, listen on every interface and say which address clients use:
   strandline start --listen 0.0.0.0:9092 --advertise queue.example.com
@@ -61,15 +61,23 @@ type startFlags struct {
 }
 
 func (s *startFlags) register(f *pflag.FlagSet) {
-	f.StringVarP(&s.broker.DataDir, "data-dir", "d", "./strandline-data", "`directory` to keep everything in")
-	f.BoolVar(&s.inMemory, "in-memory", false, "keep everything in memory instead: it is gone when the broker stops")
-	f.StringVarP(&s.broker.Listen, "listen", "l", "127.0.0.1:9092", "`address` to listen on for Kafka clients")
-	f.StringVar(&s.broker.Advertise, "advertise", "", "`HOST[:PORT]` that clients are told to connect to (default the address listened on)")
-	f.StringVar(&s.broker.HTTPListen, "http-listen", "127.0.0.1:8080", "`address` to listen on for HTTP; none for not at all")
-	f.StringVar(&s.broker.DebugListen, "debug-listen", "", "`address` to serve pprof on, which should be a private one (default none)")
+	f.StringVarP(&s.broker.DataDir, "data-dir", "d", "./strandline-data",
+		"`directory` to keep everything in")
+	f.BoolVar(&s.inMemory, "in-memory", false,
+		"keep everything in memory instead: it is gone when the broker stops")
+	f.StringVarP(&s.broker.Listen, "listen", "l", "127.0.0.1:9092",
+		"`address` to listen on for Kafka clients")
+	f.StringVar(&s.broker.Advertise, "advertise", "",
+		"`HOST[:PORT]` that clients are told to connect to (default the address listened on)")
+	f.StringVar(&s.broker.HTTPListen, "http-listen", "127.0.0.1:8080",
+		"`address` to listen on for HTTP; none for not at all")
+	f.StringVar(&s.broker.DebugListen, "debug-listen", "",
+		"`address` to serve pprof on, which should be a private one (default none)")
 	f.Int32Var(&s.broker.NodeID, "node-id", 1, "`number` of this broker in its cluster (node.id)")
-	f.StringVar(&s.cluster, "cluster-listen", "127.0.0.1:9093", "`address` for the other brokers of a cluster; a broker alone opens no such port")
-	f.StringSliceVar(&s.voters, "voters", nil, "the brokers that elect a controller, `ID@HOST:PORT,…` (default this broker alone)")
+	f.StringVar(&s.cluster, "cluster-listen", "127.0.0.1:9093",
+		"`address` for the other brokers of a cluster; a broker alone opens no such port")
+	f.StringSliceVar(&s.voters, "voters", nil,
+		"the brokers that elect a controller, `ID@HOST:PORT,...` (default this broker alone)")
 	f.StringVar(&s.broker.Rack, "rack", "", "`name` of where this broker stands (broker.rack)")
 	f.StringVarP(&s.configFile, "config", "c", "", "YAML `file` with these flags and with settings")
 	f.StringArrayVar(&s.sets, "set", nil, "a Kafka broker setting, `KEY=VALUE`; may be repeated")
@@ -135,7 +143,8 @@ func (s *startFlags) check() (*config.Broker, error) {
 	}
 	b, err := config.Sources{Static: s.broker.Settings}.Broker()
 	if err != nil {
-		return nil, usagef("%w", err).hint("Settings are Kafka's broker settings: docs/configuration.md lists them.")
+		return nil, usagef("%w",
+			err).hint("Settings are Kafka's broker settings: docs/configuration.md lists them.")
 	}
 	return b, nil
 }
@@ -178,7 +187,8 @@ func (s *start) startFailure(ctx context.Context, err error) error {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "address already in use"):
-		f.hint("Something else listens there, perhaps another strandline: use another --listen or --http-listen.")
+		f.hint("Something else listens there, perhaps another strandline: use another --listen or " +
+			"--http-listen.")
 	case strings.Contains(text, "permission denied"):
 		f.hint("Choose a --data-dir and ports that this user may use.")
 	}
@@ -197,11 +207,16 @@ func (s *start) banner(b Broker, took time.Duration) {
 	p := s.out.paint
 	s.out.printf("%s %s  node %d, %s, up in %s\n", p.bold("Strandline"), buildVersion().Version,
 		s.broker.NodeID, where, roundDuration(took))
-	s.out.printf("  Kafka clients  %s\n", p.cyan(b.Addr()))
+	listening := ""
+	if s.broker.Advertise != "" {
+		listening = p.dim("  (listening on " + s.broker.Listen + ")")
+	}
+	s.out.printf("  Kafka clients  %s%s\n", p.cyan(b.Addr()), listening)
 	if addr := b.HTTPAddr(); addr != "" {
 		s.out.printf("  HTTP           %s\n", p.cyan("http://"+addr))
 	}
-	s.out.printf("  Try            echo hello | strandline produce greetings; strandline consume greetings\n")
+	s.out.printf("  Try            echo hello | strandline produce greetings; strandline consume " +
+		"greetings\n")
 	s.out.printf("Ctrl-C stops it.\n")
 	_ = s.out.flush() // A broker runs on without a reader of its banner.
 }

@@ -33,6 +33,9 @@ func (s *startFlags) resolve(a *app, cmd *cobra.Command) error {
 			return err
 		}
 	}
+	if err := s.checkTwice(cmd.Flags()); err != nil {
+		return err
+	}
 	if s.inMemory {
 		if cmd.Flags().Changed("data-dir") {
 			return usagef("--in-memory and --data-dir %s exclude each other", s.broker.DataDir)
@@ -44,6 +47,21 @@ func (s *startFlags) resolve(a *app, cmd *cobra.Command) error {
 	for _, address := range []*string{&s.broker.HTTPListen, &s.broker.DebugListen} {
 		if *address == "none" {
 			*address = ""
+		}
+	}
+	return nil
+}
+
+// checkTwice refuses what is said both by a flag and by Kafka's setting of the
+// same meaning: whichever won, somebody would be surprised.
+func (s *startFlags) checkTwice(flags *pflag.FlagSet) error {
+	for flag, setting := range map[string]string{
+		"listen": "listeners", "advertise": "advertised.listeners", "node-id": "node.id",
+		"rack": "broker.rack", "data-dir": "log.dirs",
+	} {
+		if _, ok := s.broker.Settings[setting]; ok && flags.Changed(flag) {
+			return usagef("--%s and the setting %s (%s) say the same thing: give one", flag, setting,
+				s.settingFrom[setting])
 		}
 	}
 	return nil
@@ -63,7 +81,10 @@ func (s *startFlags) set(place, text string) error {
 
 // settingsOfEnv takes the settings that variables give.
 func (s *startFlags) settingsOfEnv(vars map[string]string) error {
-	all := strings.FieldsFunc(vars[envPrefix+"SET"], func(r rune) bool { return r == ';' || r == '\n' })
+	all := strings.FieldsFunc(vars[envPrefix+"SET"], func(r rune) bool {
+		return r == ';' ||
+			r == '\n'
+	})
 	for _, set := range all {
 		if strings.TrimSpace(set) == "" {
 			continue
@@ -191,7 +212,8 @@ func scalarOrList(key string, value any) (string, error) {
 		}
 		return strings.Join(items, ","), nil
 	}
-	return "", fmt.Errorf("%s: want a value or a list, not %T: a setting's whole name is one key", key, value)
+	return "", fmt.Errorf("%s: want a value or a list, not %T: a setting's whole name is one key", key,
+		value)
 }
 
 // warnMisspelled warns of variables that look like a misspelled flag's: they

@@ -28,7 +28,10 @@ func (p painter) apply(s style, text string) string {
 	if !p || s == stylePlain || text == "" {
 		return text
 	}
-	code := [...]string{styleDim: "2", styleBold: "1", styleRed: "31", styleGreen: "32", styleYellow: "33", styleCyan: "36"}[s]
+	code := [...]string{
+		styleDim: "2", styleBold: "1", styleRed: "31", styleGreen: "32",
+		styleYellow: "33", styleCyan: "36",
+	}[s]
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 

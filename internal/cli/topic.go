@@ -14,8 +14,12 @@ import (
 )
 
 func newTopic(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "topic", Aliases: []string{"topics"}, Short: "Create, list, describe, alter and delete topics"}
-	cmd.AddCommand(newTopicCreate(a), newTopicList(a), newTopicDescribe(a), newTopicAlter(a), newTopicDelete(a))
+	cmd := &cobra.Command{
+		Use: "topic", Aliases: []string{"topics"},
+		Short: "Create, list, describe, alter and delete topics",
+	}
+	cmd.AddCommand(newTopicCreate(a), newTopicList(a), newTopicDescribe(a), newTopicAlter(a),
+		newTopicDelete(a))
 	return cmd
 }
 
@@ -64,7 +68,8 @@ func noTopic(ctx context.Context, adm *kadm.Client, name string) error {
 	if near := nearest(name, slices.Values(all.Names())); near != "" {
 		return f.hint("Did you mean %s?", near)
 	}
-	return f.hint("strandline topic list shows what is there; strandline topic create %s makes it.", name)
+	return f.hint("strandline topic list shows what is there; strandline topic create %s makes it.",
+		name)
 }
 
 // topicID prints a topic's id as Kafka does, or "" if there is none.

@@ -41,18 +41,22 @@ func newTopicAlter(a *app) *cobra.Command {
 		Long: "Change a topic's settings, or add partitions to it.\n\n" +
 			"Partitions can be added, never removed. From then on, most keys go to another\n" +
 			"partition than before; on a terminal it says so and asks first.\n\n" +
-			columnsHelp("topic", "partitions before", "partitions now"),
+			resultHelp[alteredTopic]("topic", "partitions before", "partitions now"),
 		Example: `  strandline topic alter orders --config retention.ms=604800000
   strandline topic alter orders --delete-config retention.ms
   strandline topic alter orders --partitions 12`,
 		Args:              wantArgs(1, 1, "one topic"),
 		ValidArgsFunction: a.completeTopics(1),
-		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), args[0])
+		},
 	}
 	f := cmd.Flags()
 	f.IntVarP(&c.partitions, "partitions", "p", 0, "`number` of partitions to have afterwards")
-	f.StringArrayVarP(&c.configs, "config", "c", nil, "a setting of the topic, `KEY=VALUE`; may be repeated")
-	f.StringSliceVar(&c.drop, "delete-config", nil, "`KEY` to give back to the broker's default; may be repeated")
+	f.StringArrayVarP(&c.configs, "config", "c", nil,
+		"a setting of the topic, `KEY=VALUE`; may be repeated")
+	f.StringSliceVar(&c.drop, "delete-config", nil,
+		"`KEY` to give back to the broker's default; may be repeated")
 	f.BoolVarP(&c.yes, "yes", "y", false, "do not ask")
 	f.BoolVar(&c.dryRun, "dry-run", false, "ask the broker whether it would do it, and do nothing")
 	return cmd
@@ -64,7 +68,8 @@ func (c *topicAlter) run(ctx context.Context, topic string) error {
 		return err
 	}
 	if c.partitions == 0 && len(configs) == 0 && len(c.drop) == 0 {
-		return usagef("nothing to alter").hint("Give --partitions, --config KEY=VALUE or --delete-config KEY.")
+		return usagef("nothing to alter").hint("Give --partitions, --config KEY=VALUE or " +
+			"--delete-config KEY.")
 	}
 	client, err := c.connect(ctx)
 	if err != nil {
@@ -76,8 +81,12 @@ func (c *topicAlter) run(ctx context.Context, topic string) error {
 	if err != nil {
 		return err
 	}
-	done := alteredTopic{Topic: topic, OldPartitions: len(m.Topics[topic].Partitions), ConfigsSet: map[string]string{}}
-	done.Partitions, done.ConfigsDeleted, done.DryRun = done.OldPartitions, append([]string{}, c.drop...), c.dryRun
+	done := alteredTopic{
+		Topic: topic, OldPartitions: len(m.Topics[topic].Partitions),
+		ConfigsSet: map[string]string{},
+	}
+	done.Partitions, done.ConfigsDeleted, done.DryRun = done.OldPartitions,
+		append([]string{}, c.drop...), c.dryRun
 	for k, v := range configs {
 		done.ConfigsSet[k] = *v
 	}
@@ -110,20 +119,26 @@ func (c *topicAlter) run(ctx context.Context, topic string) error {
 func (c *topicAlter) mayGrow(topic string, have int) error {
 	switch {
 	case c.partitions < have:
-		return failf("topic %s has %s and partitions cannot be removed", topic, plural(have, "partition")).
+		return failf("topic %s has %s and partitions cannot be removed", topic,
+			plural(have, "partition")).
 			hint("To have fewer, create another topic with --partitions %d and copy:", c.partitions).
-			hint("strandline consume %s --until end --format json | strandline produce NEW --format json", topic)
+			hint("strandline consume %s --until end --format json | strandline produce NEW --format json",
+				topic)
 	case c.partitions == have:
 		return failf("topic %s has %s already", topic, plural(have, "partition"))
 	case c.dryRun:
 		return nil
 	}
 	moved := movedKeys(have, c.partitions)
-	c.out.warn("from now on about %d%% of the keys go to another partition than before: the new records\n"+
+	c.out.warn("from now on about %d%% of the keys go to another partition than before: the new "+
+		"records\n"+
 		"  of a key are no longer behind its old ones, and consumers may see them first.\n"+
-		"  To keep the order of keys, either stop the producers, let the consumers catch up (strandline\n"+
-		"  group describe GROUP shows a lag of 0), add the partitions, then start the producers; or make a new\n"+
-		"  topic with %s and move to it: strandline consume %s --until end --format json | strandline produce NEW --format json",
+		"  To keep the order of keys, either stop the producers, let the consumers catch up "+
+		"(strandline\n"+
+		"  group describe GROUP shows a lag of 0), add the partitions, then start the producers; or "+
+		"make a new\n"+
+		"  topic with %s and move to it: strandline consume %s --until end --format json | strandline "+
+		"produce NEW --format json",
 		moved, plural(c.partitions, "partition"), topic)
 	return c.confirm(c.yes, "Add partitions to %s, %d to %d?", topic, have, c.partitions)
 }
@@ -139,7 +154,9 @@ func movedKeys(have, want int) int {
 	return 100 - 100*a/want
 }
 
-func (c *topicAlter) alterConfigs(ctx context.Context, adm *kadm.Client, topic string, configs map[string]*string) error {
+func (c *topicAlter) alterConfigs(
+	ctx context.Context, adm *kadm.Client, topic string, configs map[string]*string,
+) error {
 	var changes []kadm.AlterConfig
 	for _, name := range slices.Sorted(maps.Keys(configs)) {
 		changes = append(changes, kadm.AlterConfig{Op: kadm.SetConfig, Name: name, Value: configs[name]})
@@ -202,7 +219,8 @@ func (c *topicAlter) sayAltered(t alteredTopic) {
 		would = "It could be done: "
 	}
 	if t.Partitions != t.OldPartitions {
-		c.out.remark("%sTopic %s has %s now, %d before.", would, t.Topic, plural(t.Partitions, "partition"), t.OldPartitions)
+		c.out.remark("%sTopic %s has %s now, %d before.", would, t.Topic,
+			plural(t.Partitions, "partition"), t.OldPartitions)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.ConfigsSet)) {
 		c.out.remark("%sTopic %s: %s=%s", would, t.Topic, name, t.ConfigsSet[name])

@@ -33,17 +33,23 @@ func newTopicCreate(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create TOPIC…",
 		Short: "Create topics",
-		Long:  "Create topics.\n\n" + columnsHelp("topic", "partitions", "replication factor", "topic id", "created (false if it was there)"),
+		Long: "Create topics.\n\n" + resultHelp[[]createdTopic]("topic", "partitions",
+			"replication factor", "topic id", "created (false if it was there)"),
 		Example: `  strandline topic create orders --partitions 6
   strandline topic create events --config retention.ms=86400000 --config cleanup.policy=delete`,
 		Args:              wantArgs(1, -1, "one or more topics"),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.run(cmd.Context(), args)
+		},
 	}
 	f := cmd.Flags()
-	f.Int32VarP(&c.partitions, "partitions", "p", -1, "`number` of partitions (default the broker's num.partitions)")
-	f.Int16VarP(&c.replication, "replication-factor", "r", -1, "`number` of brokers that keep a copy (default the broker's default.replication.factor)")
-	f.StringArrayVarP(&c.configs, "config", "c", nil, "a setting of the topic, `KEY=VALUE`; may be repeated")
+	f.Int32VarP(&c.partitions, "partitions", "p", -1,
+		"`number` of partitions (default the broker's num.partitions)")
+	f.Int16VarP(&c.replication, "replication-factor", "r", -1,
+		"`number` of brokers that keep a copy (default the broker's default.replication.factor)")
+	f.StringArrayVarP(&c.configs, "config", "c", nil,
+		"a setting of the topic, `KEY=VALUE`; may be repeated")
 	f.BoolVar(&c.ifNotExists, "if-not-exists", false, "take a topic that is there already for done")
 	f.BoolVar(&c.dryRun, "dry-run", false, "ask the broker whether it would do it, and do nothing")
 	return cmd
@@ -84,9 +90,11 @@ func (c *topicCreate) print(responses kadm.CreateTopicResponses, topics []string
 			failed = append(failed, refusal("create topic "+name, r.Err, r.ErrMessage))
 			continue
 		}
-		row := createdTopic{name, r.NumPartitions, r.ReplicationFactor, topicID(r.ID), !exists && !c.dryRun}
+		row := createdTopic{name, r.NumPartitions, r.ReplicationFactor, topicID(r.ID), !exists &&
+			!c.dryRun}
 		created = append(created, row)
-		t.add(name, fmt.Sprint(row.Partitions), fmt.Sprint(row.ReplicationFactor), orDash(row.ID), row.Created)
+		t.add(name, fmt.Sprint(row.Partitions), fmt.Sprint(row.ReplicationFactor), orDash(row.ID),
+			row.Created)
 	}
 	if c.out.form == formTable {
 		c.sayCreated(created)

@@ -23,10 +23,12 @@ func newTopicDelete(a *app) *cobra.Command {
 		Aliases: []string{"rm"},
 		Short:   "Delete topics and everything in them",
 		Long: "Delete topics and everything in them. On a terminal it asks first.\n\n" +
-			columnsHelp("topic"),
+			columnsHelp("topic") + "\nWith --json it is {deleted: a list of names}.",
 		Args:              wantArgs(1, -1, "one or more topics"),
 		ValidArgsFunction: a.completeTopics(-1),
-		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return d.run(cmd.Context(), args)
+		},
 	}
 	cmd.Flags().BoolVarP(&d.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().BoolVar(&d.ifExists, "if-exists", false, "take a topic that is not there for done")
@@ -40,7 +42,8 @@ func (d *topicDelete) run(ctx context.Context, topics []string) error {
 	}
 	defer client.Close()
 	// No limit of time before this: somebody may think about the question.
-	if err := d.confirm(d.yes, "Delete %s and every record in it?", strings.Join(topics, ", ")); err != nil {
+	if err := d.confirm(d.yes, "Delete %s and every record in it?",
+		strings.Join(topics, ", ")); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.flags.timeout)

@@ -53,14 +53,18 @@ func newTopicDescribe(a *app) *cobra.Command {
 		Use:   "describe TOPIC…",
 		Short: "Show a topic's partitions, offsets, sizes and settings",
 		Long: "Show a topic's partitions, offsets, sizes and settings.\n\n" +
-			columnsHelp("topic", "partition", "leader", "replicas", "replicas in sync", "start offset", "end offset", "bytes") +
-			"\nWith --configs they are topic, setting, value, source.",
+			columnsHelp("topic", "partition", "leader", "replicas", "replicas in sync", "start offset",
+				"end offset", "bytes") +
+			"\nWith --configs they are topic, setting, value, source.\n" + jsonHelp[[]describedTopic](),
 		Args:              wantArgs(1, -1, "one or more topics"),
 		ValidArgsFunction: a.completeTopics(-1),
-		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return d.run(cmd.Context(), args)
+		},
 	}
 	cmd.Flags().BoolVar(&d.configs, "configs", false, "show the settings instead of the partitions")
-	cmd.Flags().BoolVar(&d.all, "all-configs", false, "show every setting, those that were not changed too")
+	cmd.Flags().BoolVar(&d.all, "all-configs", false,
+		"show every setting, those that were not changed too")
 	return cmd
 }
 
@@ -82,7 +86,9 @@ func (d *topicDescribe) run(ctx context.Context, names []string) error {
 	})
 }
 
-func (d *topicDescribe) describe(ctx context.Context, adm *kadm.Client, names []string) ([]*describedTopic, error) {
+func (d *topicDescribe) describe(ctx context.Context, adm *kadm.Client,
+	names []string,
+) ([]*describedTopic, error) {
 	m, err := lookup(ctx, adm, names...)
 	if err != nil {
 		return nil, err
@@ -91,7 +97,10 @@ func (d *topicDescribe) describe(ctx context.Context, adm *kadm.Client, names []
 	ends, endErr := adm.ListEndOffsets(ctx, names...)
 	dirs, dirErr := adm.DescribeAllLogDirs(ctx, m.Topics.TopicsSet())
 	configs, configErr := adm.DescribeTopicConfigs(ctx, names...)
-	for what, err := range map[string]error{"offsets": startErr, "end offsets": endErr, "sizes": dirErr, "settings": configErr} {
+	for what, err := range map[string]error{
+		"offsets": startErr, "end offsets": endErr,
+		"sizes": dirErr, "settings": configErr,
+	} {
 		if err != nil {
 			d.out.warn("%s are not known: %v", what, err)
 		}
@@ -107,7 +116,9 @@ func (d *topicDescribe) describe(ctx context.Context, adm *kadm.Client, names []
 	return topics, nil
 }
 
-func describeTopic(detail kadm.TopicDetail, starts, ends kadm.ListedOffsets, dirs kadm.DescribedAllLogDirs) *describedTopic {
+func describeTopic(detail kadm.TopicDetail, starts, ends kadm.ListedOffsets,
+	dirs kadm.DescribedAllLogDirs,
+) *describedTopic {
 	t := &describedTopic{
 		Topic: detail.Topic, ID: topicID(detail.ID), Internal: detail.IsInternal,
 		Configs: []describedConfig{}, Partitions: []describedPartition{},
@@ -197,7 +208,10 @@ func partitionCells(p describedPartition) []any {
 	if len(p.ISR) < len(p.Replicas) {
 		isr.style = styleYellow
 	}
-	return []any{p.Partition, leader, joinIDs(p.Replicas), isr, known(p.Start, number), known(p.End, number), known(p.Bytes, sizeCell)}
+	return []any{
+		p.Partition, leader, joinIDs(p.Replicas), isr, known(p.Start, number),
+		known(p.End, number), known(p.Bytes, sizeCell),
+	}
 }
 
 // known is the cell of a number that is -1 where it is not known.

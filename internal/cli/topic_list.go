@@ -32,10 +32,13 @@ func newTopicList(a *app) *cobra.Command {
 		Aliases: []string{"ls"},
 		Short:   "List topics",
 		Long: "List topics, or those whose name matches a pattern such as 'orders-*'.\n\n" +
-			columnsHelp("topic", "partitions", "replication factor", "topic id", "partitions that lack a leader or a replica in sync"),
+			resultHelp[[]listedTopic]("topic", "partitions", "replication factor", "topic id",
+				"partitions that lack a leader or a replica in sync"),
 		Args:              wantArgs(0, 1, "at most one pattern"),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		RunE:              func(cmd *cobra.Command, args []string) error { return l.run(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return l.run(cmd.Context(), args)
+		},
 	}
 	cmd.Flags().BoolVarP(&l.internal, "internal", "i", false, "list the broker's own topics too")
 	return cmd
@@ -66,7 +69,10 @@ func (l *topicList) run(ctx context.Context, args []string) error {
 }
 
 func describeListed(t kadm.TopicDetail) listedTopic {
-	row := listedTopic{Topic: t.Topic, Partitions: len(t.Partitions), Internal: t.IsInternal, ID: topicID(t.ID)}
+	row := listedTopic{
+		Topic: t.Topic, Partitions: len(t.Partitions), Internal: t.IsInternal,
+		ID: topicID(t.ID),
+	}
 	for _, p := range t.Partitions {
 		row.ReplicationFactor = max(row.ReplicationFactor, len(p.Replicas))
 		if p.Leader < 0 || len(p.ISR) < len(p.Replicas) {

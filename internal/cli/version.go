@@ -51,8 +51,9 @@ func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Say what this is",
-		Long:  "Say what this is.\n\n" + columnsHelp("version", "revision", "Go version", "platform", "Kafka protocol"),
-		Args:  wantArgs(0, 0, "no arguments"),
+		Long: "Say what this is.\n\n" + resultHelp[versionInfo]("version", "revision", "Go version",
+			"platform", "Kafka protocol"),
+		Args: wantArgs(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			v := buildVersion()
 			t := newTable("version", "revision", "go", "platform", "kafka protocol")
