@@ -25,7 +25,7 @@ func mayImport() map[string][]string {
 		"strandlinetest": {"."},
 		".":              in("broker", "config", "kafka", "netx", "vfs", "vfs/memfs", "vfs/osfs"),
 
-		"internal/cli": in("commitlog", "config", "group", "kafka", "metadata", "record",
+		"internal/cli": in("commitlog", "config", "group", "kafka", "metadata", "quorum", "record",
 			"vfs", "vfs/osfs"),
 		"internal/broker": {everything},
 

@@ -497,3 +497,31 @@ func TestFollowerLosesPower(t *testing.T) {
 		n.stop(t)
 	}
 }
+
+// Tools read a log in use and leave no trace.
+func TestInspectReadsOnly(t *testing.T) {
+	disk := memfs.New()
+	n := start(t, smallOptions(disk, &list{}))
+	var want []string
+	for i := range 20 {
+		want = append(want, item(i))
+		mustAdd(t, n, item(i))
+	}
+	m := &list{}
+	readOnly := errorfs.Wrap(disk, func(op errorfs.Op) error {
+		if op.Kind.Changes() || op.Flag != vfs.ReadOnly {
+			t.Errorf("inspecting does: %v", op)
+		}
+		return nil
+	})
+	if err := quorum.Inspect(readOnly, "data/quorum", m); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, m.entries()); diff != "" {
+		t.Errorf("read (-want +got):\n%s", diff)
+	}
+	n.stop(t)
+	if err := quorum.Inspect(readOnly, "nowhere", m); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a log: %v", err)
+	}
+}

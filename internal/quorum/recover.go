@@ -34,6 +34,7 @@ type scan struct {
 	snapshot  snapshot // The newest.
 	segments  []scannedSegment
 	leftovers []string // Files to remove: never finished, or needed no more.
+	node      uint64   // Whose log it is, 0 without any file.
 }
 
 // scannedSegment is one segment of the chain that is used.
@@ -47,9 +48,14 @@ type scannedSegment struct {
 // recoverDir reads everything first, refusing what it does not understand,
 // and only then repairs.
 func recoverDir(opt Options) (recovered, error) {
-	s, err := scanDir(opt)
+	s, err := scanDir(opt.FS, opt.Dir)
 	if err != nil {
 		return recovered{}, err
+	}
+	if s.node != 0 && s.node != raftID(opt.NodeID) {
+		// With another node's log this one would vote twice.
+		return recovered{}, fmt.Errorf("the log belongs to node %d, this is node %d: start it with "+
+			"--node-id %d or with another data directory", brokerID(s.node), opt.NodeID, brokerID(s.node))
 	}
 	if len(s.snapshots) == 0 {
 		return bootstrap(opt, s)
@@ -69,8 +75,8 @@ func recoverDir(opt Options) (recovered, error) {
 }
 
 // scanDir lists and decodes a directory.
-func scanDir(opt Options) (*scan, error) {
-	entries, err := opt.FS.ReadDir(opt.Dir)
+func scanDir(fsys vfs.FS, dir string) (*scan, error) {
+	entries, err := fsys.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
@@ -87,10 +93,10 @@ func scanDir(opt Options) (*scan, error) {
 	}
 	slices.Sort(s.snapshots)
 	slices.Sort(sequences)
-	if err := s.readSnapshots(opt); err != nil {
+	if err := s.readSnapshots(fsys, dir); err != nil {
 		return nil, err
 	}
-	return s, s.readSegments(opt, sequences)
+	return s, s.readSegments(fsys, dir, sequences)
 }
 
 // parseName returns the number in a file's name.
@@ -105,10 +111,10 @@ func parseName(name, prefix string) (uint64, bool) {
 
 // readSnapshots reads the newest one; a snapshot was synced before it got its
 // name, so it has to be whole.
-func (s *scan) readSnapshots(opt Options) error {
+func (s *scan) readSnapshots(fsys vfs.FS, dir string) error {
 	for i, index := range s.snapshots {
-		name := path.Join(opt.Dir, snapshotName(index))
-		data, err := readFile(opt.FS, name)
+		name := path.Join(dir, snapshotName(index))
+		data, err := readFile(fsys, name)
 		if err != nil {
 			return err
 		}
@@ -127,7 +133,7 @@ func (s *scan) readSnapshots(opt Options) error {
 		if snap.id.index != index {
 			return &CorruptionError{name, 16, fmt.Sprintf("index %d differs from the name", snap.id.index)}
 		}
-		if err := checkNode(opt, name, node); err != nil {
+		if err := s.own(name, 32, node); err != nil {
 			return err
 		}
 		s.snapshot = snap
@@ -137,10 +143,10 @@ func (s *scan) readSnapshots(opt Options) error {
 
 // readSegments reads the chain that ends with the last segment. What stands
 // before a gap came back after it had been removed.
-func (s *scan) readSegments(opt Options, sequences []uint64) error {
+func (s *scan) readSegments(fsys vfs.FS, dir string, sequences []uint64) error {
 	for i, sequence := range sequences {
-		name := path.Join(opt.Dir, segmentName(sequence))
-		data, err := readFile(opt.FS, name)
+		name := path.Join(dir, segmentName(sequence))
+		data, err := readFile(fsys, name)
 		if err != nil {
 			return err
 		}
@@ -161,7 +167,7 @@ func (s *scan) readSegments(opt Options, sequences []uint64) error {
 		if content.header.sequence != sequence {
 			return &CorruptionError{name, 16, fmt.Sprintf("sequence %d differs from the name", content.header.sequence)}
 		}
-		if err := checkNode(opt, name, content.header.node); err != nil {
+		if err := s.own(name, 48, content.header.node); err != nil {
 			return err
 		}
 		s.segments = append(s.segments, scannedSegment{sequence, name, data, content})
@@ -196,12 +202,13 @@ func (s *scan) checkChain() error {
 	return nil
 }
 
-// checkNode refuses another node's log: with it this node would vote twice.
-func checkNode(opt Options, name string, node uint64) error {
-	if node != raftID(opt.NodeID) {
-		return fmt.Errorf("%s belongs to node %d, this is node %d: start it with --node-id %d "+
-			"or with another data directory", name, brokerID(node), opt.NodeID, brokerID(node))
+// own notes whose log it is: all files are of one node.
+func (s *scan) own(name string, position int64, node uint64) error {
+	if s.node != 0 && s.node != node {
+		return &CorruptionError{name, position, fmt.Sprintf(
+			"belongs to node %d, another file to node %d", brokerID(node), brokerID(s.node))}
 	}
+	s.node = node
 	return nil
 }
 
