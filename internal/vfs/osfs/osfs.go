@@ -126,6 +126,14 @@ func (f *FS) SyncDir(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// Flush implements vfs.Flusher by syncfs.
+func (f *FS) Flush() {
+	if d, err := f.root.Open("."); err == nil {
+		_ = unix.Syncfs(int(d.Fd())) // A hint: see vfs.Flusher.
+		_ = d.Close()
+	}
+}
+
 // Lock implements vfs.FS.
 func (f *FS) Lock(name string) (io.Closer, error) {
 	file, err := f.root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
