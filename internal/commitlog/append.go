@@ -94,15 +94,18 @@ func (l *Log) appendLocked(bs []record.Batch, cfg *Config, nowMs int64) error {
 		maxTimestamp = max(maxTimestamp, b.MaxTimestamp())
 	}
 	lastOffset := bs[len(bs)-1].LastOffset()
-	if err := l.maybeRollLocked(cfg, rollQuestion{size, maxTimestamp, bs[0].BaseOffset(), lastOffset, nowMs}); err != nil {
+	if err := l.maybeRollLocked(cfg, rollQuestion{size, maxTimestamp, lastOffset, nowMs}); err != nil {
 		return err
 	}
+	// A follower of a compacted log may begin behind a gap; segments and journal
+	// entries continue one another all the same.
+	base := l.w.end.nextOffset
 	data := l.gatherLocked(bs, size)
 	if err := l.writeLocked(data); err != nil {
 		return err
 	}
 	l.noteAppendedLocked(bs, cfg.IndexIntervalBytes)
-	l.commitLocked(committed{bs[0].BaseOffset(), lastOffset + 1, data}, cfg, nowMs)
+	l.commitLocked(committed{base, lastOffset + 1, data}, cfg, nowMs)
 	return nil
 }
 
@@ -247,7 +250,6 @@ const maxUnflushedMs = 30_000
 type rollQuestion struct {
 	sizeBytes    int64
 	maxTimestamp int64
-	baseOffset   kafka.Offset
 	lastOffset   kafka.Offset
 	nowMs        int64
 }
@@ -282,7 +284,7 @@ func (l *Log) maybeRollLocked(cfg *Config, q rollQuestion) error {
 	if !l.w.shouldRoll(cfg, q) {
 		return nil
 	}
-	if err := l.rollLocked(q.baseOffset); err != nil {
+	if err := l.rollLocked(l.w.end.nextOffset); err != nil {
 		return fmt.Errorf("roll: %w", err)
 	}
 	l.w.rollBase = q.nowMs

@@ -123,6 +123,7 @@ type writer struct {
 	openedStart kafka.Offset // The log start offset when the log was opened.
 	truncations int          // Counts truncations, so that a sync sees one that passed it.
 	truncating  bool
+	swapping    bool // A compaction is changing files.
 	closed      bool
 	synced      checkpointEntry
 }

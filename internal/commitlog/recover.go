@@ -254,12 +254,12 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 		size := s.size.Load()
 		s.trustedFrom.Store(l.w.end.position)
 		report.BytesRead += size - l.w.end.position
-		torn, err := l.scanSegmentLocked(s, size, r.lost)
+		torn, err := l.scanSegmentLocked(s, size)
 		if err != nil {
 			return err
 		}
 		l.w.dirty = append(l.w.dirty, s)
-		gap := i+1 < len(segments) && segments[i+1].baseOffset != l.w.end.nextOffset && !r.lost
+		gap := i+1 < len(segments) && l.isGap(segments[i+1].baseOffset, r)
 		if torn != nil || gap {
 			report.CutReason = "segments do not continue one another"
 			if torn != nil {
@@ -289,6 +289,13 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 	report.LogEndOffset = l.LogEndOffset()
 	l.env.events.Recovered(report)
 	return nil
+}
+
+// isGap tells whether a segment at base does not continue the log. Behind what
+// was compacted there may be a hole; without a checkpoint nobody knows what was.
+func (l *Log) isGap(base kafka.Offset, r recovery) bool {
+	end := l.w.end.nextOffset
+	return base < end || base > end && base > l.w.synced.cleanedTo && !r.lost
 }
 
 // nextSegmentLocked seals the active segment of a scan and goes on with s.

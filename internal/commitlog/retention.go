@@ -51,7 +51,7 @@ func (l *Log) planRetention(now time.Time, highWatermark kafka.Offset) (kafka.Of
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	start := l.LogStartOffset()
-	if l.writableLocked() != nil {
+	if l.writableLocked() != nil || l.w.swapping {
 		return start, 0, nil
 	}
 	l.expireProducersLocked(now)
@@ -145,7 +145,7 @@ func (l *Log) advanceLogStart(to kafka.Offset) error {
 func (l *Log) advanceLogStartLocked(to kafka.Offset) error {
 	segments := *l.segments.Load()
 	n := 0
-	for n+1 < len(segments) && segments[n+1].baseOffset <= to {
+	for !l.w.swapping && n+1 < len(segments) && segments[n+1].baseOffset <= to {
 		n++
 	}
 	l.logStart.Store(int64(to))

@@ -117,7 +117,9 @@ func (s *batchScan) fill() error {
 // scanSegmentLocked reads segment s from the writer's end on and takes every
 // whole batch that continues the log into the writer's state. It returns why it
 // ended before the end of the file, if it did.
-func (l *Log) scanSegmentLocked(s *segment, size int64, gaps bool) (*tornError, error) {
+//
+// Offsets may leave gaps, as compaction does; they never fall.
+func (l *Log) scanSegmentLocked(s *segment, size int64) (*tornError, error) {
 	w := &l.w
 	scan := newBatchScan(w.file, w.end.position, size)
 	defer scan.close()
@@ -132,7 +134,7 @@ func (l *Log) scanSegmentLocked(s *segment, size int64, gaps bool) (*tornError, 
 			return torn, nil
 		case err != nil:
 			return nil, fmt.Errorf("scan %s: %w", s.path(logSuffix), err)
-		case b.BaseOffset() < w.end.nextOffset || b.BaseOffset() > w.end.nextOffset && !gaps:
+		case b.BaseOffset() < w.end.nextOffset:
 			return &tornError{fmt.Sprintf("batch at offset %d where %d was due",
 				b.BaseOffset(), w.end.nextOffset)}, nil
 		case int64(b.LastOffset()-s.baseOffset) > math.MaxInt32:

@@ -24,6 +24,7 @@ type segment struct {
 	fs         vfs.FS
 	dir        string
 	baseOffset kafka.Offset
+	stage      string       // .cleaned while a compaction writes it.
 	size       atomic.Int64 // Bytes that readers may see.
 	refs       atomic.Int32
 
@@ -70,7 +71,7 @@ func newSegment(fsys vfs.FS, dir string, base kafka.Offset) *segment {
 	return s
 }
 
-func (s *segment) path(suffix string) string { return fileName(s.dir, s.baseOffset, suffix) }
+func (s *segment) path(suffix string) string { return fileName(s.dir, s.baseOffset, suffix+s.stage) }
 
 // acquire takes a reference, unless the last one is gone already.
 func (s *segment) acquire() bool {
