@@ -134,23 +134,6 @@ func (l *Log) finishRecovery(synced bool) error {
 	return nil
 }
 
-// flushFrom is how many logs with something to sync make one flush of the file
-// system cheaper than their syncs alone.
-const flushFrom = 32
-
-// maybeFlush has the disk begin with everything at once.
-func (d *Dir) maybeFlush() {
-	dirty := 0
-	for _, l := range d.snapshotLogs() {
-		if len(l.w.dirty) > 0 {
-			dirty++
-		}
-	}
-	if f, ok := d.fs.(vfs.Flusher); ok && dirty >= flushFrom {
-		f.Flush()
-	}
-}
-
 // tidyBytes is how far a segment grows between two syncs of its indexes, and
 // tidyCloseBytes what of them a clean stop may leave to be made again.
 const (

@@ -70,11 +70,6 @@ type FS interface {
 	Usage() (free, total uint64, err error)
 }
 
-// Flusher is an FS that can write out all that is dirty at once, which makes
-// many Syncs after it cheap. It is a hint: only the Syncs prove anything, and
-// they also report what went wrong in a Flush.
-type Flusher interface{ Flush() }
-
 // File is an open file.
 type File interface {
 	io.ReaderAt

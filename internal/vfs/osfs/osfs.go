@@ -126,12 +126,18 @@ func (f *FS) SyncDir(name string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// Flush implements vfs.Flusher by syncfs.
-func (f *FS) Flush() {
-	if d, err := f.root.Open("."); err == nil {
-		_ = unix.Syncfs(int(d.Fd())) // A hint: see vfs.Flusher.
-		_ = d.Close()
+// SyncAll makes the bytes, lengths and directory entries of all files durable at
+// once, as if each had been synced (syncfs, which reports errors of write-back
+// since Linux 5.8). Like a Sync that failed, one that failed proves nothing.
+func (f *FS) SyncAll() error {
+	d, err := f.root.Open(".")
+	if err != nil {
+		return err
 	}
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return errors.Join(&fs.PathError{Op: "syncfs", Path: f.dir, Err: err}, d.Close())
+	}
+	return d.Close()
 }
 
 // Lock implements vfs.FS.
