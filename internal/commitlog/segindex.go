@@ -31,6 +31,15 @@ func (s *segment) readyIndexes(f vfs.File, interval int64) error {
 	if err != nil {
 		return err
 	}
+	if t.largest.timestamp >= 0 {
+		ok, err := s.confirms(f, t.largest)
+		if err == nil && !ok {
+			t, err = s.remakeIndexes(f, interval)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	s.largest.CompareAndSwap(nil, &t.largest)
 	s.maybeAppendTimeEntry(t.largest)
 	if s.offsets.state.Load().n.Load() > 0 {
@@ -44,15 +53,21 @@ func (s *segment) readyIndexes(f vfs.File, interval int64) error {
 func (s *segment) rebuildIndexes(f vfs.File, interval int64) error {
 	s.indexMu.Lock()
 	defer s.indexMu.Unlock()
-	if _, err := s.loadIndexes(boundary{0, s.baseOffset}, 0); err != nil { // Cuts both.
-		return err
-	}
-	t, err := s.restoreIndexes(f, boundary{s.size.Load(), kafka.NoOffset}, s.trustedTo, interval)
+	t, err := s.remakeIndexes(f, interval)
 	if err != nil {
 		return err
 	}
 	s.maybeAppendTimeEntry(t.largest)
 	return s.storeIndexes()
+}
+
+// remakeIndexes forgets both indexes and makes them from the batches.
+func (s *segment) remakeIndexes(f vfs.File, interval int64) (tailState, error) {
+	if _, err := s.loadIndexes(boundary{0, s.baseOffset}, 0); err != nil { // Cuts both.
+		return tailState{}, err
+	}
+	return s.completeIndexes(f, indexEnd{indexHit: indexHit{0, kafka.NoOffset}, largest: s.noLargest()},
+		boundary{s.size.Load(), kafka.NoOffset}, interval)
 }
 
 // tailState is what a walk over the end of a segment finds out.

@@ -1,7 +1,9 @@
 package commitlog
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"sort"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -31,7 +33,7 @@ func (l *Log) OffsetForTimestamp(timestamp int64, upTo kafka.Offset) (TimestampO
 		if largest.timestamp < timestamp {
 			continue
 		}
-		start, err := s.offsetBeforeTimestamp(timestamp)
+		start, err := s.offsetBeforeTimestamp(timestamp, l.options.Load().Config.IndexIntervalBytes)
 		if err != nil {
 			return TimestampOffset{}, false, err
 		}
@@ -97,8 +99,16 @@ func (l *Log) largestOf(s *segment) (timestampOffset, error) {
 }
 
 // offsetBeforeTimestamp returns an offset at or below the first record at or
-// after timestamp, by the time index.
-func (s *segment) offsetBeforeTimestamp(timestamp int64) (kafka.Offset, error) {
+// after timestamp, by the time index. An entry that lies sends the search to the
+// segment's beginning.
+func (s *segment) offsetBeforeTimestamp(timestamp, interval int64) (kafka.Offset, error) {
+	f, err := s.open(vfs.ReadOnly)
+	if err != nil {
+		return s.baseOffset, err
+	}
+	if err := s.readyIndexes(f, interval); err != nil {
+		return s.baseOffset, err
+	}
 	st := s.times.state.Load()
 	n, err := s.times.search(st, func(e []byte) bool {
 		return s.parseTimeEntry(e).timestamp < timestamp
@@ -107,7 +117,34 @@ func (s *segment) offsetBeforeTimestamp(timestamp int64) (kafka.Offset, error) {
 		return s.baseOffset, err
 	}
 	t, err := s.timeEntry(st, n-1)
-	return t.offset, err
+	if err != nil {
+		return s.baseOffset, err
+	}
+	if ok, err := s.confirms(f, t); err != nil || !ok {
+		return s.baseOffset, err
+	}
+	return t.offset, nil
+}
+
+// confirms tells whether the batch that t names has that timestamp.
+func (s *segment) confirms(f vfs.File, t timestampOffset) (bool, error) {
+	hit, err := s.indexedBefore(t.offset)
+	if err != nil {
+		return false, err
+	}
+	w := newHeaderWalk(f, hit.position, s.size.Load())
+	defer w.close()
+	for {
+		h, err := w.next()
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, errBadHeader):
+			return false, nil
+		case err != nil:
+			return false, err
+		case h.lastOffset >= t.offset:
+			return h.lastOffset == t.offset && h.maxTimestamp == t.timestamp, nil
+		}
+	}
 }
 
 // findRecord returns the first record in [from, upTo) that matches, in a batch
@@ -208,6 +245,3 @@ func segmentNumber(segments []*segment, base kafka.Offset) int {
 	}
 	return i
 }
-
-// openForRead opens a segment's file for maintenance.
-func (s *segment) openForRead() (vfs.File, error) { return s.open(vfs.ReadOnly) }
