@@ -117,7 +117,7 @@ func (j *Journal) commit(r *round) error {
 	j.counters.rounds.Add(1)
 	j.counters.lastSync.Store(int64(took))
 	j.counters.syncs.add(took)
-	if j.files.wanting() && !j.opt.WithoutFiles {
+	if !j.opt.WithoutFiles && (j.files.wanting() || j.anySettling()) {
 		select {
 		case j.recycle <- struct{}{}:
 		default:
@@ -178,7 +178,7 @@ func (j *Journal) forceRoom(n int) error {
 	if ok || err != nil {
 		return err
 	}
-	if err := j.recycleFull(context.Background()); err != nil {
+	if err := j.recycleFull(func() bool { return false }); err != nil {
 		return err
 	}
 	if ok, err = j.makeRoom(n); !ok && err == nil {
@@ -198,6 +198,7 @@ func (j *Journal) register(r *round) {
 		}
 		s := it.state
 		s.lastSequence.Store(sequence)
+		j.maybeSettleLater(s, it.bytes)
 		if s.fileFirst != cur.firstSequence {
 			s.fileFirst = cur.firstSequence
 			cur.logs = append(cur.logs, s)

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/strandline/strandline/internal/vfs"
 )
@@ -17,14 +19,17 @@ const (
 	fileSuffix = ".journal"
 	newSuffix  = ".new" // A file that is not yet whole.
 
-	// firstFileBytes is the length of a journal's first two files: zeroed in
-	// some 20 ms each, and all that a small broker ever needs.
-	firstFileBytes = 4 << 20
+	// firstFileBytes is the length of a journal's first two files: ready
+	// soon, and all that a small broker ever needs.
+	firstFileBytes = 2 << 20
 	minFileBytes   = 16 * blockBytes
 	// reserveBytes at the end of a file are kept for the frames without
 	// entries that a release and a Reset write.
 	reserveBytes = 4 * blockBytes
-	zeroBytes    = 256 << 10 // Written at a time while zeroing.
+	// Zeroing writes zeroBytes and rests for zeroRest. Flat out it would make
+	// every sync on the same disk five times slower meanwhile.
+	zeroBytes = 64 << 10
+	zeroRest  = 2 * time.Millisecond
 )
 
 // file is one journal file.
@@ -60,7 +65,9 @@ type fileSet struct {
 	// neededFrom is the first frame that a replay needs. Invariant: all
 	// entries before it are in their logs' own files, durably.
 	neededFrom uint64
-	closed     bool
+	// starved says that a frame found no room: making a file is urgent.
+	starved bool
+	closed  bool
 }
 
 func newFileSet(fsys vfs.FS, dir string, opt Options) *fileSet {
@@ -98,9 +105,10 @@ func (s *fileSet) wanting() bool {
 		len(s.free) == 0 && s.current.position > s.current.sizeBytes/2
 }
 
-// prepare makes another file of zeros and adds it to the free ones. It runs
-// beside the committer: zeroing goes past the page cache in small writes.
-func (s *fileSet) prepare() error {
+// prepare makes another file of zeros and adds it to the free ones, unless ctx
+// ends before. It runs beside the committer: zeroing goes past the page cache,
+// in small writes.
+func (s *fileSet) prepare(ctx context.Context) error {
 	s.mu.Lock()
 	number, size := s.next, s.opt.FileBytes
 	if s.countLocked() < 2 {
@@ -116,7 +124,7 @@ func (s *fileSet) prepare() error {
 		}
 	}
 	name := path.Join(s.dir, fmt.Sprintf("%08d%s", number, fileSuffix))
-	f, err := s.create(name, fileHeader{id, size})
+	f, err := s.create(ctx, name, fileHeader{id, size})
 	if err != nil {
 		return fmt.Errorf("prepare journal file %s: %w", name, err)
 	}
@@ -144,12 +152,12 @@ func drawID(random io.Reader) (uint64, error) {
 
 // create writes a whole file under a temporary name and gives it its name once
 // it is durable: a file with the right name always has a header.
-func (s *fileSet) create(name string, h fileHeader) (*file, error) {
+func (s *fileSet) create(ctx context.Context, name string, h fileHeader) (*file, error) {
 	f, err := s.fs.Open(name+newSuffix, vfs.ReadWrite|vfs.Create|vfs.Truncate|vfs.Direct)
 	if err != nil {
 		return nil, err
 	}
-	err = writeEmpty(f, h)
+	err = s.writeEmpty(ctx, f, h)
 	if err == nil {
 		err = s.fs.Rename(name+newSuffix, name)
 	}
@@ -163,7 +171,7 @@ func (s *fileSet) create(name string, h fileHeader) (*file, error) {
 	return &file{name: name, handle: f, sizeBytes: h.sizeBytes, position: blockBytes}, nil
 }
 
-func writeEmpty(f vfs.File, h fileHeader) error {
+func (s *fileSet) writeEmpty(ctx context.Context, f vfs.File, h fileHeader) error {
 	if err := f.Allocate(0, h.sizeBytes); err != nil {
 		return err
 	}
@@ -173,12 +181,31 @@ func writeEmpty(f vfs.File, h fileHeader) error {
 		if _, err := f.WriteAt(zeros[:n], at); err != nil {
 			return err
 		}
+		if err := s.rest(ctx); err != nil {
+			return err
+		}
 	}
 	h.put(zeros)
 	if _, err := f.WriteAt(zeros[:blockBytes], 0); err != nil {
 		return err
 	}
 	return f.Sync()
+}
+
+// rest leaves the disk to others for a moment, unless the file is urgent.
+func (s *fileSet) rest(ctx context.Context) error {
+	s.mu.Lock()
+	starved := s.starved
+	s.mu.Unlock()
+	if starved {
+		return ctx.Err()
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(zeroRest):
+		return nil
+	}
 }
 
 func (s *fileSet) removeIfThere(name string) error {
@@ -198,6 +225,7 @@ func (s *fileSet) candidate(n int) (current, free *file) {
 			return s.current, f
 		}
 	}
+	s.starved = s.current == nil || s.current.position+int64(n) > s.current.sizeBytes-reserveBytes
 	return s.current, nil
 }
 
@@ -210,7 +238,7 @@ func (s *fileSet) take(f *file, sequence uint64) {
 		s.full = append(s.full, s.current)
 	}
 	f.position, f.firstSequence, f.lastSequence, f.logs = blockBytes, sequence, 0, f.logs[:0]
-	s.current = f
+	s.current, s.starved = f, false
 }
 
 // release makes the files free, after all their entries have become durable

@@ -20,10 +20,10 @@ type Log interface {
 	// ID names the log in the journal's entries.
 	ID() kafka.TopicIDPartition
 	// SyncFiles makes everything durable that the log wrote to its own files
-	// (bytes, lengths, directory entries) before the call. It may run at the
-	// same time as Enqueue and never twice at once for one log. It must not
-	// need a lock that a caller of Truncate holds. An error is final for the
-	// data directory; a closed or deleted log returns nil.
+	// (bytes, lengths, directory entries) before the call. It runs beside
+	// Enqueue, and may run twice at once. It must not need a lock that a
+	// caller of Truncate holds. An error is final for the data directory; a
+	// closed or deleted log returns nil.
 	SyncFiles() error
 	// Durable tells that everything below end survives a crash. It is called
 	// in order of end, except after a Truncate.
@@ -126,7 +126,10 @@ type Journal struct {
 	writtenSequence atomic.Uint64
 	counters        counters
 
-	recycleMu sync.Mutex // Held while files are recycled; taken before no other but the files'.
+	recycleMu sync.Mutex // Held while files are recycled.
+
+	settleMu   sync.Mutex
+	settleList []*logState // To be synced in the background.
 }
 
 // Open opens the journal in dir, which exists, and reads what it holds. It

@@ -71,6 +71,7 @@ func warmUp(t testing.TB, j *journal.Journal, l *fakeLog) {
 		if err := l.wait(l.end); err != nil {
 			t.Fatal(err)
 		}
+		<-time.After(time.Millisecond) // In a bubble, lets its time pass.
 	}
 }
 
@@ -88,7 +89,7 @@ func TestFirstAppendIsDurableBeforeAnyFileIsReady(t *testing.T) {
 		if s := j.Stats(); s.JournalWrites != 0 || s.FileSyncs != 1 {
 			t.Errorf("stats after the first round: %+v", s)
 		}
-		synctest.Wait()
+		<-time.After(time.Second)
 		if s := j.Stats(); s.Files != 2 {
 			t.Errorf("%d files after the first round, want 2", s.Files)
 		}

@@ -19,6 +19,9 @@ const (
 	// recycleSyncers bounds how many logs are synced at once in the
 	// background.
 	recycleSyncers = 4
+	// settleBytes is how much a log journals before its own files are synced
+	// in the background.
+	settleBytes = 1 << 20
 )
 
 // recycleWhileNeeded sees to it that a free file is there before the current
@@ -31,14 +34,21 @@ func (j *Journal) recycleWhileNeeded(ctx context.Context) {
 			return
 		case <-j.recycle:
 		}
+		if err := j.settle(ctx); err != nil {
+			j.fail(fmt.Errorf("commit journal %s: %w", j.files.dir, err))
+			return
+		}
 		for ctx.Err() == nil && j.files.wanting() {
 			now := time.Now()
 			grow := j.files.count() < 2 || now.Sub(last) < growWithin
 			if grow && j.files.count() < j.opt.MaxFiles && !now.Before(retry) {
-				err := j.files.prepare()
+				err := j.files.prepare(ctx)
 				if err == nil {
 					j.log.Info("made a journal file", "dir", j.files.dir, "files", j.files.count())
 					continue
+				}
+				if ctx.Err() != nil {
+					return
 				}
 				if !isDiskFull(err) {
 					j.fail(err)
@@ -51,7 +61,7 @@ func (j *Journal) recycleWhileNeeded(ctx context.Context) {
 			if !j.files.anyFull() {
 				break // A later round asks again.
 			}
-			if err := j.recycleFull(ctx); err != nil {
+			if err := j.recycleFull(func() bool { return ctx.Err() != nil }); err != nil {
 				j.fail(fmt.Errorf("commit journal %s: recycle: %w", j.files.dir, err))
 				return
 			}
@@ -67,8 +77,9 @@ func isDiskFull(err error) bool {
 
 // recycleFull makes all full files free. Every log with an entry in one has
 // its own files synced first, unless that happened since; one sync of a log
-// serves all files at once.
-func (j *Journal) recycleFull(ctx context.Context) error {
+// serves all files at once. It stops early, with nothing freed, once stopped
+// says so.
+func (j *Journal) recycleFull(stopped func() bool) error {
 	j.recycleMu.Lock()
 	defer j.recycleMu.Unlock()
 	files := j.files.snapshotFull()
@@ -88,24 +99,67 @@ func (j *Journal) recycleFull(ctx context.Context) error {
 			}
 			seen[s] = true
 			g.Go(func() error {
-				if ctx.Err() != nil {
+				if stopped() {
 					return nil
 				}
-				if err := s.log.SyncFiles(); err != nil {
-					return fmt.Errorf("sync log %s: %w", s.id, err)
-				}
-				s.raiseSynced(covered)
-				j.counters.recycleSyncs.Add(1)
-				return nil
+				return j.syncInBackground(s, covered)
 			})
 		}
 	}
-	if err := g.Wait(); err != nil || ctx.Err() != nil {
+	if err := g.Wait(); err != nil || stopped() {
 		return err
 	}
 	j.files.release(files, j.writtenSequence.Load()+1)
 	j.counters.recycled.Add(uint64(len(files)))
 	return nil
+}
+
+// syncInBackground makes the log's entries in frames up to covered, the newest
+// durable one, superfluous.
+func (j *Journal) syncInBackground(s *logState, covered uint64) error {
+	if err := s.log.SyncFiles(); err != nil {
+		return fmt.Errorf("sync log %s: %w", s.id, err)
+	}
+	s.raiseSynced(covered)
+	j.counters.recycleSyncs.Add(1)
+	return nil
+}
+
+// maybeSettleLater has the log's own files synced in the background once it
+// has journaled enough. Were they left to the recycling, so many dirty pages
+// would come at once that every round waits for the disk.
+func (j *Journal) maybeSettleLater(s *logState, n int) {
+	s.unsettled += n
+	if s.unsettled < settleBytes {
+		return
+	}
+	s.unsettled = 0
+	j.settleMu.Lock()
+	j.settleList = append(j.settleList, s)
+	j.settleMu.Unlock()
+}
+
+// settle syncs the own files of the logs that asked for it.
+func (j *Journal) settle(ctx context.Context) error {
+	j.settleMu.Lock()
+	list := j.settleList
+	j.settleList = nil
+	j.settleMu.Unlock()
+	for _, s := range list {
+		if s.gone.Load() || ctx.Err() != nil {
+			continue
+		}
+		if err := j.syncInBackground(s, j.writtenSequence.Load()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *Journal) anySettling() bool {
+	j.settleMu.Lock()
+	defer j.settleMu.Unlock()
+	return len(j.settleList) > 0
 }
 
 // anyFull reports whether a file could be recycled.

@@ -1,0 +1,174 @@
+package journal_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/strandline/strandline/internal/journal"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
+	"github.com/strandline/strandline/internal/vfs/memfs"
+	"github.com/strandline/strandline/internal/vfs/osfs"
+)
+
+// sink is a log without files.
+type sink struct {
+	id      kafka.TopicIDPartition
+	durable chan kafka.Offset
+}
+
+func (s *sink) ID() kafka.TopicIDPartition { return s.id }
+func (s *sink) SyncFiles() error           { return nil }
+func (s *sink) Failed(error)               {}
+
+func (s *sink) Durable(end kafka.Offset) {
+	select {
+	case s.durable <- end:
+	default:
+	}
+}
+
+// BenchmarkEnqueue is what an append pays under its log's lock.
+func BenchmarkEnqueue(b *testing.B) {
+	for _, size := range []int{100, 1 << 10, 16 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			j, _ := start(b, memfs.New(), journal.Options{FileBytes: 16 << 20, FileSyncBytes: 1 << 30})
+			l := &sink{id: logID(1), durable: make(chan kafka.Offset, 1)}
+			for j.Stats().JournalWrites == 0 {
+				j.Enqueue(l, 0, 1, make([]byte, size))
+				<-l.durable
+			}
+			data := make([]byte, size)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				j.Enqueue(l, kafka.Offset(i), kafka.Offset(i+1), data)
+			}
+		})
+	}
+}
+
+// diskLog writes to a file that grows and is never read.
+type diskLog struct {
+	id   kafka.TopicIDPartition
+	file vfs.File
+
+	mu       sync.Mutex
+	position int64
+	end      kafka.Offset
+	sent     []time.Time // Of the records not yet durable.
+	took     []time.Duration
+	wrote    []time.Duration
+}
+
+func (l *diskLog) ID() kafka.TopicIDPartition { return l.id }
+func (l *diskLog) SyncFiles() error           { return l.file.Sync() }
+func (l *diskLog) Failed(err error)           { panic(err) }
+
+func (l *diskLog) Durable(end kafka.Offset) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.sent) - int(l.end-end)
+	for _, t := range l.sent[:n] {
+		l.took = append(l.took, now.Sub(t))
+	}
+	l.sent = append(l.sent[:0], l.sent[n:]...)
+}
+
+func (l *diskLog) append(b *testing.B, j *journal.Journal, data []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	began := time.Now()
+	if _, err := l.file.WriteAt(data, l.position); err != nil {
+		b.Fatal(err)
+	}
+	l.wrote = append(l.wrote, time.Since(began))
+	l.position += int64(len(data))
+	l.end++
+	l.sent = append(l.sent, began)
+	j.Enqueue(l, l.end-1, l.end, data)
+}
+
+func cpuTime() time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		panic(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// BenchmarkLatency appends at a rate, round robin over some logs, on the disk
+// of the working directory's temporary files, and reports how long each append
+// takes to become durable and what that costs.
+func BenchmarkLatency(b *testing.B) {
+	for _, c := range []struct {
+		name        string
+		logs, bytes int
+		rate        int
+		opt         journal.Options
+	}{
+		{"1log/1KiB/5000", 1, 1100, 5000, journal.Options{}},
+		{"1log/1KiB/5000/gap500us", 1, 1100, 5000, journal.Options{MinGap: 500 * time.Microsecond}},
+		{"1log/1KiB/5000/gap2ms", 1, 1100, 5000, journal.Options{MinGap: 2 * time.Millisecond}},
+		{"1log/1KiB/5000/files", 1, 1100, 5000, journal.Options{WithoutFiles: true}},
+		{"6logs/1KiB/20000", 6, 1100, 20000, journal.Options{}},
+		{"1000logs/1KiB/20000", 1000, 1100, 20000, journal.Options{}},
+	} {
+		b.Run(c.name, func(b *testing.B) { measureLatency(b, c.logs, c.bytes, c.rate, c.opt) })
+	}
+}
+
+func measureLatency(b *testing.B, logs, size, rate int, opt journal.Options) {
+	fsys, err := osfs.Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	j, stop := start(b, fsys, opt)
+	all := make([]*diskLog, logs)
+	for i := range all {
+		file, err := fsys.Open(fmt.Sprint(i), vfs.ReadWrite|vfs.Create)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all[i] = &diskLog{id: logID(i), file: file}
+	}
+	data := make([]byte, size)
+	cpu, began := cpuTime(), time.Now()
+	b.ResetTimer()
+	for i := range b.N {
+		all[i%logs].append(b, j, data)
+		if ahead := time.Duration(i+1)*time.Second/time.Duration(rate) - time.Since(began); ahead > 100*time.Microsecond {
+			<-time.After(ahead)
+		}
+	}
+	elapsed := time.Since(began)
+	used := cpuTime() - cpu
+	stop()
+	b.StopTimer()
+	var took, wrote []time.Duration
+	for _, l := range all {
+		took, wrote = append(took, l.took...), append(wrote, l.wrote...)
+		if err := l.file.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	slices.Sort(took)
+	slices.Sort(wrote)
+	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+	s := j.Stats()
+	b.ReportMetric(ms(took[len(took)/2]), "p50-ms")
+	b.ReportMetric(ms(took[len(took)*99/100]), "p99-ms")
+	b.ReportMetric(ms(took[len(took)*999/1000]), "p99.9-ms")
+	b.ReportMetric(ms(wrote[len(wrote)*99/100]), "write-p99-ms")
+	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-us/op")
+	b.ReportMetric(float64(s.Rounds)/elapsed.Seconds(), "rounds/s")
+	b.ReportMetric(float64(s.RecycleSyncs), "recycle-syncs")
+	b.ReportMetric(float64(s.FileSyncs), "file-syncs")
+}
