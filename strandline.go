@@ -74,7 +74,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if listen == "" {
 		listen = "127.0.0.1:0"
 	}
-	b, err := broker.New(broker.Config{
+	b, err := broker.New(ctx, broker.Config{
 		FS: files, DataDir: c.DataDir, Listen: listen, Advertise: c.Advertise,
 		HTTPListen: c.HTTPListen, DebugListen: c.DebugListen,
 		NodeID: max(c.NodeID, 1), Rack: c.Rack, Settings: c.Settings, Logger: logger,

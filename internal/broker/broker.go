@@ -94,14 +94,15 @@ type Broker struct {
 
 // New opens the data directory, recovers what is in it, and listens. Nothing
 // runs until Run, which must be called, because it closes what is open here.
-func New(c Config) (*Broker, error) {
+func New(ctx context.Context, c Config) (*Broker, error) {
 	c, err := c.settled()
 	if err != nil {
 		return nil, err
 	}
 	b := &Broker{config: c, log: c.Logger, now: time.Now, ready: make(chan struct{})}
 	for _, open := range []func() error{
-		b.openControl, b.openDisk, b.openQuorum, b.openListeners, b.openParts, b.openWire,
+		b.openControl, b.openDisk, b.openQuorum,
+		func() error { return b.openListeners(ctx) }, b.openParts, b.openWire,
 	} {
 		if err := open(); err != nil {
 			return nil, errors.Join(err, b.close(false))
@@ -141,12 +142,12 @@ func (b *Broker) openQuorum() (err error) {
 	return err
 }
 
-func (b *Broker) openListeners() (err error) {
+func (b *Broker) openListeners(ctx context.Context) (err error) {
 	s := b.settings()
 	network := netx.TCP{
 		SendBufferBytes: int(s.SocketSendBufferBytes), ReceiveBufferBytes: int(s.SocketReceiveBufferBytes),
 	}
-	if b.listener, err = network.Listen(context.Background(), b.config.Listen); err != nil {
+	if b.listener, err = network.Listen(ctx, b.config.Listen); err != nil {
 		return err
 	}
 	if b.http, err = openSideDoor(b.config.HTTPListen, httpapi.New(b)); err != nil {

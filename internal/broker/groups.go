@@ -2,11 +2,9 @@ package broker
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
+	"github.com/strandline/strandline/internal/api"
 	"github.com/strandline/strandline/internal/coordinator"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
@@ -70,32 +68,5 @@ func (b *Broker) lost(p *partition.Partition) {
 
 // ensureOffsetsTopic creates __consumer_offsets on first use.
 func (b *Broker) ensureOffsetsTopic(ctx context.Context) error {
-	if b.control.Image().Topic(metadata.OffsetsTopic) != nil {
-		return nil
-	}
-	s := b.settings()
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.Version = req.MaxVersion()
-	t := kmsg.NewCreateTopicsRequestTopic()
-	t.Topic, t.NumPartitions = metadata.OffsetsTopic, s.OffsetsTopicNumPartitions
-	t.ReplicationFactor = min(s.OffsetsTopicReplicationLimit, int16(len(b.control.Image().Brokers())))
-	segment := fmt.Sprint(s.OffsetsTopicSegmentBytes)
-	compact := "compact"
-	t.Configs = []kmsg.CreateTopicsRequestTopicConfig{
-		{Name: "cleanup.policy", Value: &compact}, {Name: "segment.bytes", Value: &segment},
-	}
-	req.Topics = append(req.Topics, t)
-	resp, err := b.control.CreateTopics(ctx, req)
-	if err != nil {
-		return err
-	}
-	code := kafka.Code(resp.Topics[0].ErrorCode)
-	if code == kafka.ErrNone || code == kafka.ErrTopicAlreadyExists {
-		return nil
-	}
-	message := ""
-	if m := resp.Topics[0].ErrorMessage; m != nil {
-		message = *m
-	}
-	return &kafka.Error{Code: code, Message: message}
+	return api.EnsureOffsetsTopic(ctx, b.control, b.settings())
 }

@@ -38,6 +38,8 @@ type app struct {
 	flags globalFlags
 	dials *dialWatch
 	now   func() time.Time
+	// look finds out what stands at an address, also after an interrupt.
+	look func(address string) error
 }
 
 // globalFlags are the flags that every command has.
@@ -56,6 +58,10 @@ func Run(ctx context.Context, env Env) int {
 	a := &app{env: env, vars: parseEnviron(env.Environ), dials: newDialWatch(), now: time.Now}
 	a.out = newOutput(env.Stdout, env.Stderr)
 	a.dials.warn = a.out.warn
+	a.look = func(address string) error {
+		_, err := probe(context.WithoutCancel(ctx), address)
+		return err
+	}
 	root := newRoot(a)
 	root.SetArgs(env.Args)
 	root.SetIn(env.Stdin)

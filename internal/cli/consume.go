@@ -104,7 +104,7 @@ func (c *consume) run(cmd *cobra.Command) error {
 		return err
 	}
 	err = c.read(ctx, reader, plan)
-	return c.leave(reader, err)
+	return c.leave(ctx, reader, err)
 }
 
 // check reads the flags.

@@ -122,12 +122,12 @@ func (c *consume) fetchErrors(fetches kgo.Fetches) error {
 
 // leave ends the reading: a member commits what was printed and leaves its group,
 // also when it was interrupted.
-func (c *consume) leave(client *kgo.Client, err error) error {
+func (c *consume) leave(ctx context.Context, client *kgo.Client, err error) error {
 	if errors.Is(err, errEnough) {
 		err = c.out.flush()
 	}
 	if c.group != "" {
-		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
 		defer cancel()
 		if commitErr := client.CommitMarkedOffsets(ctx); commitErr != nil {
 			err = errors.Join(err, refusal("commit the offsets of group "+c.group, commitErr, ""))

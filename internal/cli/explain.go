@@ -82,7 +82,7 @@ func (a *app) whatStandsThere(err error) string {
 		}
 		return dialReason(err)
 	}
-	if _, err := probe(context.Background(), address); err != nil {
+	if err := a.look(address); err != nil {
 		return err.Error()
 	}
 	return dialReason(err)

@@ -1,20 +1,12 @@
 package cli
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"time"
+	"errors"
+	"io/fs"
 
-	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/quorum"
-	"github.com/strandline/strandline/internal/vfs"
-	"github.com/strandline/strandline/internal/vfs/memfs"
+	"github.com/strandline/strandline/internal/vfs/osfs"
 )
 
 const metadataDirName = "metadata"
@@ -37,44 +29,25 @@ func (a *app) nameTopics(dataDir string, all []*logPartition) {
 	}
 }
 
-// readImage rebuilds the metadata of a data directory. It replays a copy in
-// memory: the directory may belong to a running broker, and what opens a log
-// also repairs it.
+// readImage rebuilds the metadata of a data directory, which may belong to a
+// running broker: nothing is changed there.
 func readImage(dataDir string) (*metadata.Image, error) {
-	node, err := nodeOf(dataDir)
+	files, err := osfs.OpenExisting(dataDir)
 	if err != nil {
-		return nil, err
-	}
-	copied := memfs.New()
-	if err := copyDir(copied, dataDir, metadataDirName); err != nil {
 		return nil, err
 	}
 	m := &imageMachine{image: &metadata.Image{}}
-	q, err := quorum.Open(quorum.Options{
-		FS: copied, Dir: metadataDirName, NodeID: node, Voters: []kafka.BrokerID{node},
-		Machine: m, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		return nil, err
+	for range inspectTries {
+		err = quorum.Inspect(files, metadataDirName, m)
+		if !errors.Is(err, fs.ErrNotExist) {
+			break // A file that goes while it is read is worth another try.
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	done := make(chan error, 1)
-	go func() { done <- q.Run(ctx) }() // Ends with ctx.
-	select {
-	case <-q.Ready():
-		err = nil
-	case err = <-done:
-		done <- nil
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
-	cancel()
-	<-done
-	if err != nil {
-		return nil, err
-	}
-	return m.image, q.Close()
+	return m.image, errors.Join(err, files.Close())
 }
+
+// inspectTries is how often the metadata is read before it counts as missing.
+const inspectTries = 3
 
 // imageMachine is the metadata as a quorum's machine that decides nothing.
 type imageMachine struct{ image *metadata.Image }
@@ -99,49 +72,4 @@ func (m *imageMachine) Restore(data []byte) error {
 		m.image = image
 	}
 	return err
-}
-
-// nodeOf reads which node a data directory belongs to.
-func nodeOf(dataDir string) (kafka.BrokerID, error) {
-	data, err := os.ReadFile(filepath.Join(dataDir, metaFileName))
-	if err != nil {
-		return kafka.NoBroker, err
-	}
-	for line := range strings.Lines(string(data)) {
-		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "node.id="); ok {
-			n, err := strconv.ParseInt(value, 10, 32)
-			return kafka.BrokerID(n), err
-		}
-	}
-	return kafka.NoBroker, fmt.Errorf("%s has no node.id", metaFileName)
-}
-
-func copyDir(to vfs.FS, root, dir string) error {
-	entries, err := os.ReadDir(filepath.Join(root, dir))
-	if err != nil {
-		return err
-	}
-	if err := to.MkdirAll(dir); err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if !e.Type().IsRegular() {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(root, dir, e.Name()))
-		if err != nil {
-			return err
-		}
-		f, err := to.Open(dir+"/"+e.Name(), vfs.ReadWrite|vfs.Create)
-		if err != nil {
-			return err
-		}
-		if _, err := f.WriteAt(data, 0); err != nil {
-			return err
-		}
-		if err := f.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -102,7 +102,7 @@ func (p *produce) send(ctx context.Context, client *kgo.Client, inputs []input) 
 			if stop.Load() || p.report.fatal() {
 				return
 			}
-			if err := p.sendInput(client, in, &stop); err != nil {
+			if err := p.sendInput(ctx, client, in, &stop); err != nil {
 				p.report.stop(fmt.Errorf("%s: %w", in.name, err))
 				return
 			}
@@ -128,14 +128,14 @@ func (p *produce) send(ctx context.Context, client *kgo.Client, inputs []input) 
 	_ = client.Flush(context.WithoutCancel(ctx))
 }
 
-func (p *produce) sendInput(client *kgo.Client, in input, stop *atomic.Bool) error {
-	limits := deadlines{timeout: p.flags.timeout}
+func (p *produce) sendInput(ctx context.Context, client *kgo.Client, in input, stop *atomic.Bool) error {
+	deadline := deadlines(ctx, p.flags.timeout)
 	if p.whole {
 		value, err := io.ReadAll(in)
 		if err != nil {
 			return err
 		}
-		return p.sendLine(limits.next(p.now()), client, in.name, 0, value)
+		return p.sendLine(deadline(p.now()), client, in.name, 0, value)
 	}
 	delimiter, err := parseDelimiter(p.delimiter)
 	if err != nil || len(delimiter) != 1 {
@@ -156,7 +156,7 @@ func (p *produce) sendInput(client *kgo.Client, in input, stop *atomic.Bool) err
 		if p.format == "json" && len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
-		if err := p.sendLine(limits.next(p.now()), client, in.name, n, line); err != nil {
+		if err := p.sendLine(deadline(p.now()), client, in.name, n, line); err != nil {
 			return err
 		}
 	}
@@ -177,25 +177,24 @@ func (p *produce) sendLine(
 	return nil
 }
 
-// deadlines give each record a time by which it must be acknowledged. The
-// client's own limit counts from a record's timestamp, which may be years old
-// when records are copied. Records of a second share a context: one for each
-// would cost more than the record.
-type deadlines struct {
-	timeout time.Duration
-	current context.Context //nolint:containedctx // It is made here for others, not kept to be used.
-	until   time.Time
-}
-
-// next returns the context for a record that is sent now. It ends by itself.
-func (d *deadlines) next(now time.Time) context.Context {
-	if d.current == nil || now.After(d.until) {
-		d.until = now.Add(time.Second)
-		ctx, cancel := context.WithTimeout(context.Background(), d.timeout+time.Second)
-		context.AfterFunc(ctx, cancel) // It ends by itself.
-		d.current = ctx
+// deadlines returns what gives each record a time by which it must be
+// acknowledged. The client's own limit counts from a record's timestamp, which
+// may be years old when records are copied. Records of a second share a context:
+// one for each would cost more than the record. An interrupt ends none of them:
+// what was sent is waited for.
+func deadlines(ctx context.Context, timeout time.Duration) func(now time.Time) context.Context {
+	ctx = context.WithoutCancel(ctx)
+	var current context.Context
+	var until time.Time
+	return func(now time.Time) context.Context {
+		if current == nil || now.After(until) {
+			until = now.Add(time.Second)
+			c, cancel := context.WithTimeout(ctx, timeout+time.Second)
+			context.AfterFunc(c, cancel) // It ends by itself.
+			current = c
+		}
+		return current
 	}
-	return d.current
 }
 
 // lineReader cuts a stream into lines that own their bytes.

@@ -171,7 +171,7 @@ func (h *host[M]) applyLocked(now time.Time, replies []shard.Reply) []shard.Repl
 	if until == 0 {
 		return append(replies, fx.Replies...)
 	}
-	if hw, err := h.partition.HighWatermark(); err == nil && hw >= until {
+	if highWatermark, err := h.partition.HighWatermark(); err == nil && highWatermark >= until {
 		return append(replies, fx.Replies...)
 	}
 	h.parked.push(until, fx.Replies)
@@ -222,12 +222,12 @@ func (h *host[M]) settleLocked(replies []shard.Reply) []shard.Reply {
 		return append(replies, h.unloadLocked()...)
 	}
 	for h.parked.len() > 0 {
-		hw, err := h.partition.HighWatermark()
+		highWatermark, err := h.partition.HighWatermark()
 		if err != nil {
 			// Somebody else leads now; Resign will say so as well.
 			return append(replies, h.unloadLocked()...)
 		}
-		replies = h.parked.pop(hw, replies)
+		replies = h.parked.pop(highWatermark, replies)
 		if h.parked.len() == 0 || h.waiting {
 			break
 		}

@@ -156,14 +156,14 @@ func (l *loader[M]) run(ctx context.Context) error {
 				return err
 			}
 		} else {
-			hw, err := p.HighWatermark()
+			highWatermark, err := p.HighWatermark()
 			if err != nil {
 				return fmt.Errorf("read %s-%d at %d: %w", l.host.c.o.Topic, l.host.number, next, err)
 			}
-			if hw >= end {
+			if highWatermark >= end {
 				break // The end of the log was compacted away.
 			}
-			if p.Wait(hw+1, woken) {
+			if p.Wait(highWatermark+1, woken) {
 				select {
 				case <-ctx.Done():
 				case <-l.host.gone:

@@ -172,3 +172,95 @@ func measureLatency(b *testing.B, logs, size, rate int, opt journal.Options) {
 	b.ReportMetric(float64(s.RecycleSyncs), "recycle-syncs")
 	b.ReportMetric(float64(s.FileSyncs), "file-syncs")
 }
+
+// BenchmarkMode commits rounds of the same size, either as copies in the
+// journal or by syncing the logs' own files: where the lines cross is
+// Options.FileSyncBytes. The files of the logs grow in both, and are written
+// back sooner or later.
+func BenchmarkMode(b *testing.B) {
+	for _, logs := range []int{1, 6} {
+		for _, size := range []int{4 << 10, 16 << 10, 64 << 10, 128 << 10, 256 << 10, 1 << 20} {
+			for _, mode := range []string{"journal", "files"} {
+				if logs*size > 7<<20 {
+					continue // More than a frame takes.
+				}
+				opt := journal.Options{MinGap: 1, FileSyncBytes: 1 << 30, WithoutFiles: mode == "files"}
+				b.Run(fmt.Sprintf("%dlogs/%dKiB/%s", logs, size>>10, mode), func(b *testing.B) {
+					measureMode(b, logs, size, opt)
+				})
+			}
+		}
+	}
+}
+
+func measureMode(b *testing.B, logs, size int, opt journal.Options) {
+	fsys, err := osfs.Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	j, stop := start(b, fsys, opt)
+	all := make([]*ackedLog, logs)
+	for i := range all {
+		file, err := fsys.Open(fmt.Sprint(i), vfs.ReadWrite|vfs.Create)
+		if err != nil {
+			b.Fatal(err)
+		}
+		all[i] = &ackedLog{diskLog: diskLog{id: logID(i), file: file}, acked: make(chan struct{}, 1)}
+	}
+	round := func(data []byte) {
+		for _, l := range all {
+			l.append(b, j, data)
+		}
+		for _, l := range all {
+			<-l.acked
+		}
+	}
+	for i := 0; i < 300 && (opt.WithoutFiles || j.Stats().JournalWrites < 3); i++ {
+		round(make([]byte, 4096))
+		<-time.After(time.Millisecond)
+	}
+	data := make([]byte, size)
+	before, cpu := j.Stats(), cpuTime()
+	b.ResetTimer()
+	for range b.N {
+		round(data)
+	}
+	b.StopTimer()
+	used, after := cpuTime()-cpu, j.Stats()
+	stop()
+	for _, l := range all {
+		slices.Sort(l.took)
+		if err := l.file.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	took := all[0].took
+	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
+	b.ReportMetric(float64(took[len(took)*9/10].Microseconds()), "p90-us")
+	b.ReportMetric(float64(used.Microseconds())/float64(b.N), "cpu-us/op")
+	b.ReportMetric(float64(after.JournalWrites-before.JournalWrites)/float64(b.N), "frames/op")
+	b.ReportMetric(float64(b.N*logs*size)/b.Elapsed().Seconds()/1e6, "MB/s")
+}
+
+// ackedLog says when everything is durable.
+type ackedLog struct {
+	diskLog
+	acked chan struct{}
+}
+
+func (l *ackedLog) append(b *testing.B, j *journal.Journal, data []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, err := l.file.WriteAt(data, l.position); err != nil {
+		b.Fatal(err)
+	}
+	l.position += int64(len(data))
+	l.end++
+	l.sent = append(l.sent, time.Now())
+	j.Enqueue(l, l.end-1, l.end, data)
+}
+
+func (l *ackedLog) Durable(end kafka.Offset) {
+	l.diskLog.Durable(end)
+	l.acked <- struct{}{}
+}

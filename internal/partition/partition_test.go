@@ -129,8 +129,8 @@ func TestHighWatermarkFollowsTheSync(t *testing.T) {
 	if err != nil || info.BaseOffset != 0 || info.LastOffset != 1 {
 		t.Fatalf("append: %+v, %v", info, err)
 	}
-	if hw := p.HighWatermark(); hw != 0 {
-		t.Fatalf("high watermark %d before the sync", hw)
+	if got := p.HighWatermark(); got != 0 {
+		t.Fatalf("high watermark %d before the sync", got)
 	}
 	read := partition.ReadOptions{MaxBytes: 1 << 20, MinOneBatch: true, CurrentEpoch: kafka.NoLeaderEpoch}
 	if r, err := p.Read(read); err != nil || r.Chunk.Size() != 0 {
@@ -142,8 +142,8 @@ func TestHighWatermarkFollowsTheSync(t *testing.T) {
 		t.Fatal("nothing to wait for")
 	}
 	f.commit(done)
-	if hw := p.HighWatermark(); hw != 2 || !w.Fired() {
-		t.Fatalf("high watermark %d after the sync, fired %v", hw, w.Fired())
+	if got := p.HighWatermark(); got != 2 || !w.Fired() {
+		t.Fatalf("high watermark %d after the sync, fired %v", got, w.Fired())
 	}
 	r, err := p.Read(read)
 	if err != nil || r.Chunk.Size() == 0 || r.Chunk.NextOffset() != 2 {
