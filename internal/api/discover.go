@@ -83,10 +83,15 @@ func (s *Services) metadata(ctx context.Context, w *wire.Request, req *kmsg.Meta
 			resp.Topics = append(resp.Topics, describeTopic(t, req.IncludeTopicAuthorizedOperations))
 		}
 	} else {
-		s.maybeAutoCreate(ctx, req)
+		refused := s.maybeAutoCreate(ctx, req)
 		image = s.image()
+		resp.Topics = make([]kmsg.MetadataResponseTopic, 0, len(req.Topics))
 		for _, t := range req.Topics {
 			resp.Topics = append(resp.Topics, s.metadataTopic(image, t, req))
+			last := &resp.Topics[len(resp.Topics)-1]
+			if code, ok := refused[text(last.Topic)]; ok && last.ErrorCode != 0 {
+				last.ErrorCode = int16(code)
+			}
 		}
 	}
 	for _, b := range image.Brokers() {
@@ -135,31 +140,6 @@ func (s *Services) metadataTopic(
 		out.Topic = new(string)
 	}
 	return out
-}
-
-// maybeAutoCreate creates the topics that a client names and that are not there,
-// where both the broker and the client want it.
-func (s *Services) maybeAutoCreate(ctx context.Context, req *kmsg.MetadataRequest) {
-	if !s.Broker().AutoCreateTopicsEnable || req.Version >= 4 && !req.AllowAutoTopicCreation {
-		return
-	}
-	create := kmsg.NewPtrCreateTopicsRequest()
-	create.Version = create.MaxVersion()
-	for _, t := range req.Topics {
-		if t.Topic == nil || *t.Topic == "" || s.image().Topic(*t.Topic) != nil ||
-			metadata.CheckTopicName(*t.Topic) != nil {
-			continue
-		}
-		ct := kmsg.NewCreateTopicsRequestTopic()
-		ct.Topic, ct.NumPartitions, ct.ReplicationFactor = *t.Topic, -1, -1
-		create.Topics = append(create.Topics, ct)
-	}
-	if len(create.Topics) == 0 {
-		return
-	}
-	if _, err := s.Control.CreateTopics(ctx, create); err != nil {
-		s.Logger.Warn("topics a client asked for were not created", "error", err)
-	}
 }
 
 func describeTopic(t *metadata.Topic, operations bool) kmsg.MetadataResponseTopic {
@@ -340,18 +320,4 @@ func describePartitions(
 		return out, end
 	}
 	return out, 0
-}
-
-// listed says whether a topic's partition was asked for by name; nil asks for
-// all.
-func listed(topics []kmsg.DescribeLogDirsRequestTopic, name string, partition int32) bool {
-	if topics == nil {
-		return true
-	}
-	for _, t := range topics {
-		if t.Topic == name && slices.Contains(t.Partitions, partition) {
-			return true
-		}
-	}
-	return false
 }

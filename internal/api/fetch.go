@@ -27,8 +27,8 @@ import (
 	"github.com/strandline/strandline/internal/wire"
 )
 
-// fetchHandler answers Fetch requests.
-type fetchHandler struct {
+// fetchAPI answers Fetch requests.
+type fetchAPI struct {
 	s        *Services
 	sessions *sessionCache
 }
@@ -47,7 +47,7 @@ type fetchEntry struct {
 
 // fetchReply is the answer to one request.
 type fetchReply struct {
-	handler   *fetchHandler
+	handler   *fetchAPI
 	wire      *wire.Request
 	version   int16
 	code      kafka.Code // Of the whole request.
@@ -60,41 +60,55 @@ type fetchReply struct {
 	deadline  time.Time
 	entries   []fetchEntry
 	total     int // Bytes of records collected.
-	failed    bool
-	started   bool
+	// more says that a partition has more than it was allowed to give: then
+	// waiting for min_bytes would be waiting for nothing.
+	more    bool
+	failed  bool
+	started bool
 }
 
-func (h *fetchHandler) handle(_ context.Context, w *wire.Request) wire.Response {
+func (h *fetchAPI) handle(_ context.Context, w *wire.Request) wire.Response {
 	var req kmsg.FetchRequest
-	req.Version = w.Version
 	// Names are kept for longer than the frame: no aliasing here.
-	if err := wire.Decode(func() error { return req.ReadFrom(w.Body) }); err != nil {
+	if err := decode(w, &req); err != nil {
 		return badRequest(w, err)
 	}
+	w.Release()
 	r := &fetchReply{
 		handler: h, wire: w, version: w.Version,
 		isolation: partition.Isolation(req.IsolationLevel),
-		minBytes:  int(req.MinBytes),
-		maxBytes:  int(min(req.MaxBytes, h.s.Broker().FetchMaxBytes)),
+		maxBytes:  int(max(min(req.MaxBytes, h.s.Broker().FetchMaxBytes), 0)),
 		deadline:  h.s.Now().Add(time.Duration(max(req.MaxWaitMillis, 0)) * time.Millisecond),
 	}
-	if req.ReplicaID >= 0 {
+	r.minBytes = min(int(req.MinBytes), r.maxBytes) // More could never be had.
+	if req.ReplicaID >= 0 || req.ReplicaState.ID >= 0 {
 		// Only brokers may fetch as replicas, and none does on this listener
 		// (CVE-2018-1288).
-		r.code = kafka.ErrClusterAuthorizationFailed
+		r.refuse(wantedOf(&req), kafka.ErrClusterAuthorizationFailed)
 		return r
 	}
-	wanted, err := h.sessions.begin(r, &req)
-	if err != kafka.ErrNone {
-		r.code = err
-		return r
+	wanted, code := h.sessions.begin(r, &req)
+	if r.code = code; code == kafka.ErrNone {
+		r.take(wanted)
 	}
+	return r
+}
+
+// take makes an entry of each partition that is wanted.
+func (r *fetchReply) take(wanted []*fetchedPartition) {
 	r.entries = make([]fetchEntry, len(wanted))
 	for i, want := range wanted {
 		r.entries[i].want = want
 	}
-	w.Release()
-	return r
+}
+
+// refuse answers all partitions with one code.
+func (r *fetchReply) refuse(wanted []*fetchedPartition, code kafka.Code) {
+	r.take(wanted)
+	r.full, r.failed = true, true
+	for i := range r.entries {
+		r.entries[i].code = code
+	}
 }
 
 // Done implements wire.Response.
@@ -110,10 +124,12 @@ func (r *fetchReply) Done() bool {
 		}
 	}
 	r.started = true
-	if r.total >= r.minBytes || r.failed || len(r.entries) == 0 {
-		return true
-	}
-	return r.park()
+	return r.enough() || r.park()
+}
+
+// enough reports whether there is no reason to wait.
+func (r *fetchReply) enough() bool {
+	return r.total >= r.minBytes || r.more || r.failed || len(r.entries) == 0
 }
 
 // read collects one partition within the bytes that are left.
@@ -134,8 +150,18 @@ func (r *fetchReply) read(e *fetchEntry) {
 		e.code = fetchError(err)
 		e.size = e.result.Chunk.Size()
 		r.total += e.size
+		r.more = r.more || r.total > 0 && r.cutShort(e)
 	}
 	r.failed = r.failed || e.code != kafka.ErrNone
+}
+
+// cutShort reports whether there is more to read of a partition than was read.
+func (r *fetchReply) cutShort(e *fetchEntry) bool {
+	bound := e.result.HighWatermark
+	if r.isolation == partition.ReadCommitted {
+		bound = e.result.LastStableOffset
+	}
+	return e.want.fetchOffset < bound && e.result.Chunk.NextOffset() < bound
 }
 
 // park registers with every partition and reports whether there is something
@@ -152,7 +178,7 @@ func (r *fetchReply) park() bool {
 				}
 				break
 			}
-			if r.read(e); r.total >= r.minBytes || r.failed {
+			if r.read(e); r.enough() {
 				return true
 			}
 		}
@@ -244,11 +270,10 @@ func (r *fetchReply) encodeTopics(w *wire.Writer, e *encoder) {
 // topic's own header.
 func (r *fetchReply) encodePartition(w *wire.Writer, e *encoder, en *fetchEntry, first bool, n int) {
 	res := &en.result
-	hw, lso, start := res.HighWatermark, res.LastStableOffset, res.LogStartOffset
 	if en.code != kafka.ErrNone && en.code != kafka.ErrOffsetOutOfRange {
-		hw, lso, start = kafka.NoOffset, kafka.NoOffset, kafka.NoOffset
+		res.HighWatermark, res.LastStableOffset, res.LogStartOffset = kafka.NoOffset, kafka.NoOffset, kafka.NoOffset
 	}
-	en.want.sent(hw, start, en.code)
+	en.want.sent(res.HighWatermark, res.LogStartOffset, en.code)
 	w.Append(func(dst []byte) []byte {
 		e.dst = dst
 		if first {
@@ -261,10 +286,10 @@ func (r *fetchReply) encodePartition(w *wire.Writer, e *encoder, en *fetchEntry,
 		}
 		e.int32(en.want.partition)
 		e.code(en.code)
-		e.int64(int64(hw))
-		e.int64(int64(lso))
+		e.int64(int64(res.HighWatermark))
+		e.int64(int64(res.LastStableOffset))
 		if r.version >= 5 {
-			e.int64(int64(start))
+			e.int64(int64(res.LogStartOffset))
 		}
 		if r.isolation == partition.ReadCommitted {
 			e.arrayLen(0)

@@ -21,10 +21,10 @@ type fetchedPartition struct {
 	maxBytes    int32
 	leaderEpoch kafka.LeaderEpoch
 
-	told          bool
-	toldHW        kafka.Offset
-	toldLogStart  kafka.Offset
-	toldErrorLast bool
+	told              bool
+	toldHighWatermark kafka.Offset
+	toldLogStart      kafka.Offset
+	toldErrorLast     bool
 }
 
 func (p *fetchedPartition) sameTopic(o *fetchedPartition) bool {
@@ -33,12 +33,13 @@ func (p *fetchedPartition) sameTopic(o *fetchedPartition) bool {
 
 // changed says whether an incremental answer must name the partition although
 // it has no records for it.
-func (p *fetchedPartition) changed(hw, logStart kafka.Offset, code kafka.Code) bool {
-	return code != kafka.ErrNone || !p.told || p.toldErrorLast || p.toldHW != hw || p.toldLogStart != logStart
+func (p *fetchedPartition) changed(highWatermark, logStart kafka.Offset, code kafka.Code) bool {
+	return code != kafka.ErrNone || !p.told || p.toldErrorLast ||
+		p.toldHighWatermark != highWatermark || p.toldLogStart != logStart
 }
 
-func (p *fetchedPartition) sent(hw, logStart kafka.Offset, code kafka.Code) {
-	p.told, p.toldHW, p.toldLogStart = true, hw, logStart
+func (p *fetchedPartition) sent(highWatermark, logStart kafka.Offset, code kafka.Code) {
+	p.told, p.toldHighWatermark, p.toldLogStart = true, highWatermark, logStart
 	p.toldErrorLast = code != kafka.ErrNone
 }
 
@@ -108,8 +109,11 @@ func (c *sessionCache) begin(r *fetchReply, req *kmsg.FetchRequest) ([]*fetchedP
 		s.lastUsed = c.now()
 	}
 	c.mu.Unlock()
-	if s == nil || s.byID != (req.Version >= 13) {
+	if s == nil {
 		return nil, kafka.ErrFetchSessionIDNotFound
+	}
+	if s.byID != (req.Version >= 13) {
+		return nil, kafka.ErrFetchSessionTopicIDError // The client was up- or downgraded.
 	}
 	if !s.inUse.TryLock() {
 		return nil, kafka.ErrInvalidFetchSessionEpoch // Another request is under way in it.

@@ -152,13 +152,18 @@ func (s *Services) ask(
 	return r
 }
 
-// grouped makes the handler of a request that is about one group, or about
-// several in one of its later versions.
-func grouped[T any, P message[T]](s *Services) func(context.Context, *wire.Request) wire.Response {
-	return func(_ context.Context, w *wire.Request) wire.Response {
+// grouped makes the handler of a request that is about one group or several.
+func grouped[T any, P message[T]](
+	s *Services, m *memory,
+) func(context.Context, *wire.Request) wire.Response {
+	return func(ctx context.Context, w *wire.Request) wire.Response {
+		give, err := m.take(ctx, w)
+		if err != nil {
+			return badRequest(w, err)
+		}
+		defer give()
 		req := P(new(T))
-		req.SetVersion(w.Version)
-		if err := wire.Decode(func() error { return req.ReadFrom(w.Body) }); err != nil {
+		if err := decode(w, req); err != nil {
 			return badRequest(w, err)
 		}
 		w.Release()
@@ -168,6 +173,9 @@ func grouped[T any, P message[T]](s *Services) func(context.Context, *wire.Reque
 				func(_ int, code kafka.Code, message string) kmsg.Response {
 					return group.ErrorResponse(req, code, message)
 				})
+		}
+		if several, ok := any(req).(*kmsg.DeleteGroupsRequest); ok {
+			return s.deleteGroups(w, several)
 		}
 		return s.fetchSeveral(w, any(req).(*kmsg.OffsetFetchRequest))
 	}
@@ -195,12 +203,7 @@ func (s *Services) fetchSeveral(w *wire.Request, req *kmsg.OffsetFetchRequest) w
 }
 
 // deleteGroups answers DeleteGroups, whose groups may belong to any shard.
-func (s *Services) deleteGroups(_ context.Context, w *wire.Request) wire.Response {
-	req := &kmsg.DeleteGroupsRequest{Version: w.Version}
-	if err := wire.Decode(func() error { return req.ReadFrom(w.Body) }); err != nil {
-		return badRequest(w, err)
-	}
-	w.Release()
+func (s *Services) deleteGroups(w *wire.Request, req *kmsg.DeleteGroupsRequest) wire.Response {
 	merge := func(answers []kmsg.Response) kmsg.Response {
 		resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
 		for _, a := range answers {

@@ -48,9 +48,13 @@ func (s *Services) listOffset(
 ) kmsg.ListOffsetsResponseTopicPartition {
 	out := kmsg.NewListOffsetsResponseTopicPartition()
 	out.Partition, out.Offset, out.Timestamp, out.LeaderEpoch = rp.Partition, -1, -1, -1
-	p, code := s.leading(topic, rp.Partition, kafka.LeaderEpoch(rp.CurrentLeaderEpoch))
-	if code != kafka.ErrNone {
-		out.ErrorCode = int16(code)
+	p, err := s.leading(topic, rp.Partition, kafka.LeaderEpoch(rp.CurrentLeaderEpoch))
+	switch {
+	case err != nil:
+		out.ErrorCode = int16(codeOf(err))
+		return out
+	case rp.Timestamp < 0 && !timestampKnown(rp.Timestamp, req.Version):
+		out.ErrorCode = int16(kafka.ErrUnsupportedVersion)
 		return out
 	}
 	bound := p.HighWatermark()
@@ -61,25 +65,22 @@ func (s *Services) listOffset(
 	set := func(offset kafka.Offset, timestamp int64, epoch kafka.LeaderEpoch) {
 		out.Offset, out.Timestamp, out.LeaderEpoch = int64(offset), timestamp, int32(epoch)
 	}
-	switch {
-	case rp.Timestamp == latestTimestamp:
+	switch rp.Timestamp {
+	case latestTimestamp:
 		set(bound, -1, p.LeaderEpoch())
-	case rp.Timestamp == earliestTimestamp, rp.Timestamp == earliestLocalTimestamp,
-		rp.Timestamp == earliestPendingUploadTimestamp && req.Version >= 11:
+	case earliestTimestamp, earliestLocalTimestamp, earliestPendingUploadTimestamp:
 		start := log.LogStartOffset()
 		epoch, err := log.EpochAt(start)
 		if out.ErrorCode = int16(codeOf(err)); err == nil {
 			set(start, -1, epoch)
 		}
-	case rp.Timestamp == maxTimestamp:
+	case maxTimestamp:
 		at, found, err := log.OffsetOfMaxTimestamp(bound)
 		if out.ErrorCode = int16(codeOf(err)); err == nil && found {
 			set(at.Offset, at.Timestamp, at.LeaderEpoch)
 		}
-	case rp.Timestamp == latestTieredTimestamp:
+	case latestTieredTimestamp:
 		set(kafka.NoOffset, -1, p.LeaderEpoch())
-	case rp.Timestamp < 0:
-		out.ErrorCode = int16(kafka.ErrUnsupportedVersion)
 	default:
 		at, found, err := log.OffsetForTimestamp(rp.Timestamp, bound)
 		if out.ErrorCode = int16(codeOf(err)); err == nil && found {
@@ -89,19 +90,37 @@ func (s *Services) listOffset(
 	return out
 }
 
+// timestampKnown says whether a timestamp that stands for a place is one in a
+// version of the request.
+func timestampKnown(timestamp int64, version int16) bool {
+	switch timestamp {
+	case latestTimestamp, earliestTimestamp:
+		return true
+	case maxTimestamp:
+		return version >= 7
+	case earliestLocalTimestamp:
+		return version >= 8
+	case latestTieredTimestamp:
+		return version >= 9
+	case earliestPendingUploadTimestamp:
+		return version >= 11
+	}
+	return false
+}
+
 // leading finds a partition that this broker leads under the epoch the client
 // believes in.
-func (s *Services) leading(topic string, i int32, believed kafka.LeaderEpoch) (*partition.Partition, kafka.Code) {
+func (s *Services) leading(topic string, i int32, believed kafka.LeaderEpoch) (*partition.Partition, error) {
 	view, code := s.resolve(topic, kafka.TopicID{}, false)
 	if code != kafka.ErrNone {
-		return nil, code
+		return nil, &kafka.Error{Code: code, Message: unknownTopicMessage(topic, kafka.TopicID{})}
 	}
 	p := view.partition(i)
 	if p == nil {
-		code, _ := view.noPartition(i)
-		return nil, code
+		code, message := view.noPartition(i)
+		return nil, &kafka.Error{Code: code, Message: message}
 	}
-	return p, codeOf(p.Leads(believed))
+	return p, p.Leads(believed)
 }
 
 func (s *Services) offsetForLeaderEpoch(
@@ -114,12 +133,14 @@ func (s *Services) offsetForLeaderEpoch(
 		for _, rp := range t.Partitions {
 			out := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
 			out.Partition, out.EndOffset, out.LeaderEpoch = rp.Partition, -1, -1
-			p, code := s.leading(t.Topic, rp.Partition, kafka.LeaderEpoch(rp.CurrentLeaderEpoch))
-			if out.ErrorCode = int16(code); code == kafka.ErrNone {
-				epoch, end, err := p.EndOffsetForEpoch(kafka.LeaderEpoch(rp.LeaderEpoch))
-				out.ErrorCode = int16(codeOf(err))
+			p, err := s.leading(t.Topic, rp.Partition, kafka.LeaderEpoch(rp.CurrentLeaderEpoch))
+			if err == nil {
+				var epoch kafka.LeaderEpoch
+				var end kafka.Offset
+				epoch, end, err = p.EndOffsetForEpoch(kafka.LeaderEpoch(rp.LeaderEpoch))
 				out.LeaderEpoch, out.EndOffset = int32(epoch), int64(end)
 			}
+			out.ErrorCode = int16(codeOf(err))
 			rt.Partitions = append(rt.Partitions, out)
 		}
 		resp.Topics = append(resp.Topics, rt)
@@ -151,9 +172,9 @@ func (s *Services) deleteRecords(
 // deletePartitionRecords advances the log start offset; -1 stands for the high
 // watermark.
 func (s *Services) deletePartitionRecords(topic string, i int32, to kafka.Offset) (kafka.Offset, error) {
-	p, code := s.leading(topic, i, kafka.NoLeaderEpoch)
-	if code != kafka.ErrNone {
-		return 0, &kafka.Error{Code: code}
+	p, err := s.leading(topic, i, kafka.NoLeaderEpoch)
+	if err != nil {
+		return 0, err
 	}
 	if view, _ := s.resolve(topic, kafka.TopicID{}, false); !view.config.CleanupDelete {
 		return 0, &kafka.Error{Code: kafka.ErrPolicyViolation,

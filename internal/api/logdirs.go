@@ -3,7 +3,9 @@ package api
 // DescribeLogDirs, versions 1-5: v4 total and usable bytes, v5 cordoned.
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -24,26 +26,40 @@ func (s *Services) describeLogDirs(
 		s.Logger.Warn("disk usage is not known", "error", err)
 	}
 	dir.TotalBytes, dir.UsableBytes = int64(total), int64(free)
-	byTopic := map[string]int{}
-	s.Partitions.All(func(p *partition.Partition) bool {
-		if !listed(req.Topics, p.Topic(), p.ID().Partition) {
-			return true
-		}
-		i, ok := byTopic[p.Topic()]
-		if !ok {
-			i = len(dir.Topics)
-			byTopic[p.Topic()] = i
+	for _, p := range s.replicas(req.Topics) {
+		if n := len(dir.Topics); n == 0 || dir.Topics[n-1].Topic != p.Topic() {
 			t := kmsg.NewDescribeLogDirsResponseDirTopic()
 			t.Topic = p.Topic()
 			dir.Topics = append(dir.Topics, t)
 		}
-		dir.Topics[i].Partitions = append(dir.Topics[i].Partitions,
-			kmsg.DescribeLogDirsResponseDirTopicPartition{
-				Partition: p.ID().Partition, Size: p.Log().Size(),
-				OffsetLag: int64(p.Log().LogEndOffset() - p.HighWatermark()),
-			})
-		return true
-	})
+		t := &dir.Topics[len(dir.Topics)-1]
+		t.Partitions = append(t.Partitions, kmsg.DescribeLogDirsResponseDirTopicPartition{
+			Partition: p.ID().Partition, Size: p.Log().Size(),
+			OffsetLag: int64(p.Log().LogEndOffset() - p.HighWatermark()),
+		})
+	}
 	resp.Dirs = append(resp.Dirs, dir)
 	return resp
+}
+
+// replicas returns the replicas on this broker that are asked for, nil standing
+// for all, ordered by topic and partition.
+func (s *Services) replicas(topics []kmsg.DescribeLogDirsRequestTopic) []*partition.Partition {
+	asked := map[kafka.TopicPartition]bool{}
+	for _, t := range topics {
+		for _, i := range t.Partitions {
+			asked[kafka.TopicPartition{Topic: t.Topic, Partition: i}] = true
+		}
+	}
+	var out []*partition.Partition
+	s.Partitions.All(func(p *partition.Partition) bool {
+		if topics == nil || asked[kafka.TopicPartition{Topic: p.Topic(), Partition: p.ID().Partition}] {
+			out = append(out, p)
+		}
+		return true
+	})
+	slices.SortFunc(out, func(a, b *partition.Partition) int {
+		return cmp.Or(cmp.Compare(a.Topic(), b.Topic()), cmp.Compare(a.ID().Partition, b.ID().Partition))
+	})
+	return out
 }

@@ -6,6 +6,8 @@ package api
 //	v9  flexible   v10 current leader in the answer (KIP-951)
 //	v13 topics by id (KIP-516)
 //
+// The request is read in place (producebody.go), so that no count that a stranger
+// sends makes this broker allocate more than a few times the bytes that came.
 // A batch is validated outside of any lock, appended in the order in which its
 // request was read from the connection, and answered in that order: at once for
 // acks=1, when the high watermark has passed it for acks=all, never for acks=0.
@@ -20,8 +22,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/kafka"
@@ -30,8 +30,8 @@ import (
 	"github.com/strandline/strandline/internal/wire"
 )
 
-// produceHandler answers Produce requests.
-type produceHandler struct {
+// produceAPI answers Produce requests.
+type produceAPI struct {
 	s    *Services
 	pool sync.Pool // of *produceReply: their slices are worth keeping.
 }
@@ -39,6 +39,7 @@ type produceHandler struct {
 // produced is the outcome of one partition of a request.
 type produced struct {
 	index   int32
+	records []byte // Aliases the frame; nil once appended.
 	code    kafka.Code
 	message string
 	info    commitlog.AppendInfo
@@ -48,7 +49,7 @@ type produced struct {
 
 // producedTopic is the outcome of one topic: results[first:end].
 type producedTopic struct {
-	name       string
+	name       string // Aliases the frame until the topic was resolved.
 	id         kafka.TopicID
 	first, end int
 }
@@ -56,10 +57,11 @@ type producedTopic struct {
 // produceReply is the answer to one request. It is done when every partition's
 // high watermark has passed what was appended to it.
 type produceReply struct {
-	handler  *produceHandler
+	handler  *produceAPI
 	wire     *wire.Request
-	req      kmsg.ProduceRequest
 	version  int16
+	acks     partition.Acks
+	timeout  time.Duration
 	deadline time.Time
 	topics   []producedTopic
 	results  []produced
@@ -72,31 +74,39 @@ type produceReply struct {
 	waitedOn *partition.Partition
 }
 
-func (h *produceHandler) handle(_ context.Context, w *wire.Request) wire.Response {
+func (h *produceAPI) handle(_ context.Context, w *wire.Request) wire.Response {
 	r, _ := h.pool.Get().(*produceReply)
 	if r == nil {
 		r = &produceReply{}
 	}
 	r.handler, r.wire, r.version = h, w, w.Version
-	r.topics, r.results, r.waitedOn, r.waiting = r.topics[:0], r.results[:0], nil, 0
-	r.req.Version = w.Version
-	if err := wire.Decode(func() error { return r.req.UnsafeReadFrom(w.Body) }); err != nil {
+	r.waitedOn, r.waiting, r.deadline = nil, 0, time.Time{}
+	if err := r.read(w.Body); err != nil {
 		return badRequest(w, err)
 	}
-	acks := partition.Acks(r.req.Acks)
 	now := h.s.Now()
-	for i := range r.req.Topics {
-		r.appendTopic(&r.req.Topics[i], acks, now)
+	for i := range r.topics {
+		r.appendTopic(&r.topics[i], now)
 	}
 	w.Release() // Everything is in the page cache; the buffer is free.
-	if acks == partition.AcksNone {
+	if r.acks == partition.AcksNone {
 		return r.finishUnanswered()
 	}
-	if acks == partition.AcksAll {
+	if r.acks == partition.AcksAll {
 		r.waiting = len(r.results)
-		r.deadline = now.Add(time.Duration(max(r.req.TimeoutMillis, 0)) * time.Millisecond)
+		r.deadline = now.Add(r.timeout)
 	}
 	return r
+}
+
+// maxKeptResults bounds what a reply keeps for the next request.
+const maxKeptResults = 1024
+
+// recycle gives the reply back for the next request.
+func (r *produceReply) recycle() {
+	if cap(r.results) <= maxKeptResults && cap(r.topics) <= maxKeptResults {
+		r.handler.pool.Put(r)
+	}
 }
 
 // finishUnanswered ends an acks=0 request: a failure can only be told by
@@ -107,43 +117,37 @@ func (r *produceReply) finishUnanswered() wire.Response {
 			return wire.Close("produce with acks=0 failed: " + p.code.String() + ": " + p.message)
 		}
 	}
-	r.handler.pool.Put(r)
+	r.recycle()
 	return nil
 }
 
-func (r *produceReply) appendTopic(t *kmsg.ProduceRequestTopic, acks partition.Acks, now time.Time) {
-	first := len(r.results)
-	topic, code := r.handler.s.resolve(t.Topic, t.TopicID, r.version >= 13)
-	for i := range t.Partitions {
-		rp := &t.Partitions[i]
-		out := produced{index: rp.Partition, record: -1, info: commitlog.AppendInfo{
-			BaseOffset: kafka.NoOffset, LogAppendTimeMs: -1, LogStartOffset: kafka.NoOffset,
-		}}
+func (r *produceReply) appendTopic(t *producedTopic, now time.Time) {
+	topic, code := r.handler.s.resolve(t.name, t.id, r.version >= 13)
+	for i := t.first; i < t.end; i++ {
+		out := &r.results[i]
 		if code != kafka.ErrNone {
-			out.code, out.message = code, unknownTopicMessage(t.Topic, t.TopicID)
+			out.code, out.message = code, unknownTopicMessage(t.name, t.id)
 		} else {
-			r.appendPartition(topic, rp, acks, now, &out)
+			r.appendPartition(topic, now, out)
 		}
-		r.results = append(r.results, out)
+		out.records = nil
 	}
-	r.topics = append(r.topics, producedTopic{topic.name, t.TopicID, first, len(r.results)})
+	t.name = topic.name
 }
 
-func (r *produceReply) appendPartition(
-	topic *topicView, rp *kmsg.ProduceRequestTopicPartition, acks partition.Acks, now time.Time, out *produced,
-) {
-	p := topic.partition(rp.Partition)
-	err := r.parse(rp.Records, topic.config, acks, now)
+func (r *produceReply) appendPartition(topic *topicView, now time.Time, out *produced) {
+	p := topic.partition(out.index)
+	err := r.parse(out.records, topic.config, now)
 	switch {
 	case p == nil:
-		out.code, out.message = topic.noPartition(rp.Partition)
+		out.code, out.message = topic.noPartition(out.index)
 		return
 	case topic.internal:
 		out.code = kafka.ErrInvalidTopicException
 		out.message = "topic " + topic.name + " is internal: only the broker writes to it"
 		return
 	case err == nil:
-		out.info, err = p.Append(r.batches, acks, now)
+		out.info, err = p.Append(r.batches, r.acks, now)
 	}
 	if err != nil {
 		out.code, out.message, out.record = produceError(err)
@@ -153,9 +157,9 @@ func (r *produceReply) appendPartition(
 }
 
 // parse validates the record data of one partition into r.batches.
-func (r *produceReply) parse(data []byte, topic *config.Topic, acks partition.Acks, now time.Time) error {
+func (r *produceReply) parse(data []byte, topic *config.Topic, now time.Time) error {
 	r.batches = r.batches[:0]
-	if acks < partition.AcksAll || acks > partition.AcksLeader {
+	if r.acks < partition.AcksAll || r.acks > partition.AcksLeader {
 		return &kafka.Error{Code: kafka.ErrInvalidRequiredAcks, Message: "acks must be 0, 1 or -1 (all)"}
 	}
 	if len(data) == 0 {
@@ -219,7 +223,7 @@ func (r *produceReply) Deadline() time.Time { return r.deadline }
 func (r *produceReply) Encode(w *wire.Writer) error {
 	r.settleLate()
 	w.Append(r.appendTo)
-	r.handler.pool.Put(r)
+	r.recycle()
 	return nil
 }
 

@@ -48,13 +48,12 @@ func (s *Services) describeProducers(
 		for _, i := range t.Partitions {
 			out := kmsg.NewDescribeProducersResponseTopicPartition()
 			out.Partition = i
-			p, code := s.leading(t.Topic, i, kafka.NoLeaderEpoch)
-			if out.ErrorCode = int16(code); code == kafka.ErrNone {
-				var err error
+			p, err := s.leading(t.Topic, i, kafka.NoLeaderEpoch)
+			if err == nil {
 				out.ActiveProducers, err = activeProducers(p)
-				out.ErrorCode = int16(codeOf(err))
-			} else {
-				out.ErrorMessage = ptr(unknownTopicMessage(t.Topic, kafka.TopicID{}))
+			}
+			if err != nil {
+				out.ErrorCode, out.ErrorMessage = int16(codeOf(err)), ptr(messageOf(err))
 			}
 			rt.Partitions = append(rt.Partitions, out)
 		}

@@ -20,43 +20,44 @@ type entry struct {
 // Table returns every request this broker answers. Versions are those of Apache
 // Kafka 4.4.
 func (s *Services) Table() map[int16]wire.API {
-	produce := &produceHandler{s: s}
-	fetch := &fetchHandler{s: s, sessions: newSessionCache(s.Now, func() int {
+	produce := &produceAPI{s: s}
+	fetch := &fetchAPI{s: s, sessions: newSessionCache(s.Now, func() int {
 		return int(s.Broker().MaxIncrementalFetchSessionCacheSlots)
 	})}
+	m := newMemory()
 	rows := []entry{
 		{kmsg.Produce, 3, 13, produce.handle},
 		{kmsg.Fetch, 4, 18, fetch.handle},
-		{kmsg.ListOffsets, 1, 11, unary(s.listOffsets)},
-		{kmsg.Metadata, 0, 13, unary(s.metadata)},
-		{kmsg.OffsetCommit, 2, 10, grouped[kmsg.OffsetCommitRequest](s)},
-		{kmsg.OffsetFetch, 1, 10, grouped[kmsg.OffsetFetchRequest](s)},
-		{kmsg.FindCoordinator, 0, 6, unary(s.findCoordinator)},
-		{kmsg.JoinGroup, 0, 9, grouped[kmsg.JoinGroupRequest](s)},
-		{kmsg.Heartbeat, 0, 4, grouped[kmsg.HeartbeatRequest](s)},
-		{kmsg.LeaveGroup, 0, 5, grouped[kmsg.LeaveGroupRequest](s)},
-		{kmsg.SyncGroup, 0, 5, grouped[kmsg.SyncGroupRequest](s)},
-		{kmsg.DescribeGroups, 0, 6, unary(s.describeGroups)},
-		{kmsg.ListGroups, 0, 5, unary(s.listGroups)},
-		{kmsg.ApiVersions, 0, 5, unary(s.apiVersions)},
-		{kmsg.CreateTopics, 2, 7, unary(s.createTopics)},
-		{kmsg.DeleteTopics, 1, 6, unary(s.deleteTopics)},
-		{kmsg.DeleteRecords, 0, 2, unary(s.deleteRecords)},
-		{kmsg.InitProducerID, 0, 5, unary(s.initProducerID)},
-		{kmsg.OffsetForLeaderEpoch, 2, 4, unary(s.offsetForLeaderEpoch)},
-		{kmsg.DescribeACLs, 1, 3, unary(s.describeACLs)},
-		{kmsg.CreateACLs, 1, 3, unary(s.createACLs)},
-		{kmsg.DeleteACLs, 1, 3, unary(s.deleteACLs)},
-		{kmsg.DescribeConfigs, 1, 4, unary(s.describeConfigs)},
-		{kmsg.AlterConfigs, 0, 2, unary(s.alterConfigs)},
-		{kmsg.DescribeLogDirs, 1, 5, unary(s.describeLogDirs)},
-		{kmsg.CreatePartitions, 0, 3, unary(s.createPartitions)},
-		{kmsg.DeleteGroups, 0, 3, s.deleteGroups},
-		{kmsg.IncrementalAlterConfigs, 0, 1, unary(s.incrementalAlterConfigs)},
-		{kmsg.OffsetDelete, 0, 0, grouped[kmsg.OffsetDeleteRequest](s)},
-		{kmsg.DescribeCluster, 0, 2, unary(s.describeCluster)},
-		{kmsg.DescribeProducers, 0, 0, unary(s.describeProducers)},
-		{kmsg.DescribeTopicPartitions, 0, 0, unary(s.describeTopicPartitions)},
+		{kmsg.ListOffsets, 1, 11, unary(m, s.listOffsets)},
+		{kmsg.Metadata, 0, 13, unary(m, s.metadata)},
+		{kmsg.OffsetCommit, 2, 10, grouped[kmsg.OffsetCommitRequest](s, m)},
+		{kmsg.OffsetFetch, 1, 10, grouped[kmsg.OffsetFetchRequest](s, m)},
+		{kmsg.FindCoordinator, 0, 6, unary(m, s.findCoordinator)},
+		{kmsg.JoinGroup, 0, 9, grouped[kmsg.JoinGroupRequest](s, m)},
+		{kmsg.Heartbeat, 0, 4, grouped[kmsg.HeartbeatRequest](s, m)},
+		{kmsg.LeaveGroup, 0, 5, grouped[kmsg.LeaveGroupRequest](s, m)},
+		{kmsg.SyncGroup, 0, 5, grouped[kmsg.SyncGroupRequest](s, m)},
+		{kmsg.DescribeGroups, 0, 6, unary(m, s.describeGroups)},
+		{kmsg.ListGroups, 0, 5, unary(m, s.listGroups)},
+		{kmsg.ApiVersions, 0, 5, unary(m, s.apiVersions)},
+		{kmsg.CreateTopics, 2, 7, unary(m, s.createTopics)},
+		{kmsg.DeleteTopics, 1, 6, unary(m, s.deleteTopics)},
+		{kmsg.DeleteRecords, 0, 2, unary(m, s.deleteRecords)},
+		{kmsg.InitProducerID, 0, 5, unary(m, s.initProducerID)},
+		{kmsg.OffsetForLeaderEpoch, 2, 4, unary(m, s.offsetForLeaderEpoch)},
+		{kmsg.DescribeACLs, 1, 3, unary(m, s.describeACLs)},
+		{kmsg.CreateACLs, 1, 3, unary(m, s.createACLs)},
+		{kmsg.DeleteACLs, 1, 3, unary(m, s.deleteACLs)},
+		{kmsg.DescribeConfigs, 1, 4, unary(m, s.describeConfigs)},
+		{kmsg.AlterConfigs, 0, 2, unary(m, s.alterConfigs)},
+		{kmsg.DescribeLogDirs, 1, 5, unary(m, s.describeLogDirs)},
+		{kmsg.CreatePartitions, 0, 3, unary(m, s.createPartitions)},
+		{kmsg.DeleteGroups, 0, 3, grouped[kmsg.DeleteGroupsRequest](s, m)},
+		{kmsg.IncrementalAlterConfigs, 0, 1, unary(m, s.incrementalAlterConfigs)},
+		{kmsg.OffsetDelete, 0, 0, grouped[kmsg.OffsetDeleteRequest](s, m)},
+		{kmsg.DescribeCluster, 0, 2, unary(m, s.describeCluster)},
+		{kmsg.DescribeProducers, 0, 0, unary(m, s.describeProducers)},
+		{kmsg.DescribeTopicPartitions, 0, 0, unary(m, s.describeTopicPartitions)},
 	}
 	apis := make(map[int16]wire.API, len(rows))
 	for _, row := range rows {

@@ -74,7 +74,7 @@ func (v *topicView) noPartition(i int32) (kafka.Code, string) {
 
 // fetchable finds the replica that a fetch asks for.
 func (s *Services) fetchable(want *fetchedPartition) (*partition.Partition, kafka.Code) {
-	view, code := s.resolve(want.topic, want.id, !want.id.IsZero())
+	view, code := s.resolve(want.topic, want.id, want.topic == "")
 	if code != kafka.ErrNone {
 		return nil, code
 	}

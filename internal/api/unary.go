@@ -18,12 +18,16 @@ type message[T any] interface {
 // unary makes a handler of a function that answers at once. The request's
 // strings are copies, so the frame is released before the function runs.
 func unary[T any, P message[T]](
-	answer func(context.Context, *wire.Request, P) kmsg.Response,
+	m *memory, answer func(context.Context, *wire.Request, P) kmsg.Response,
 ) func(context.Context, *wire.Request) wire.Response {
 	return func(ctx context.Context, w *wire.Request) wire.Response {
+		give, err := m.take(ctx, w)
+		if err != nil {
+			return badRequest(w, err)
+		}
+		defer give()
 		req := P(new(T))
-		req.SetVersion(w.Version)
-		if err := wire.Decode(func() error { return req.ReadFrom(w.Body) }); err != nil {
+		if err := decode(w, req); err != nil {
 			return badRequest(w, err)
 		}
 		w.Release()
