@@ -177,8 +177,10 @@ func (s *Services) deletePartitionRecords(topic string, i int32, to kafka.Offset
 		return 0, err
 	}
 	if view, _ := s.resolve(topic, kafka.TopicID{}, false); !view.config.CleanupDelete {
-		return 0, &kafka.Error{Code: kafka.ErrPolicyViolation,
-			Message: "records of a topic that is only compacted cannot be deleted by offset"}
+		return 0, &kafka.Error{
+			Code:    kafka.ErrPolicyViolation,
+			Message: "records of a topic that is only compacted cannot be deleted by offset",
+		}
 	}
 	if to == -1 {
 		to = p.HighWatermark()

@@ -3,6 +3,7 @@ package commitlog
 import (
 	"context"
 	"math/rand/v2"
+	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs"
@@ -139,3 +140,12 @@ func (discardJournal) Close() error                                     { return
 func (j *JournalModel) Clone() *JournalModel {
 	return &JournalModel{durable: append([]journalEntry(nil), j.durable...)}
 }
+
+// Pending returns the number of requests that the next round will serve.
+func (j *JournalModel) Pending() int { return len(j.pending) }
+
+// FlushDue asks for the syncs that are due at now.
+func (d *Dir) FlushDue(now time.Time) { d.flushDue(now) }
+
+// Maintain does what the background does at each checkpoint.
+func (d *Dir) Maintain() { d.restoreBallast() }

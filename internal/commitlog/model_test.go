@@ -54,6 +54,7 @@ type modelEvents struct {
 func (e modelEvents) Corrupt(_ kafka.TopicIDPartition, err *commitlog.CorruptionError) {
 	e.m.problems = append(e.m.problems, err.Error())
 }
+
 func (e modelEvents) Failed(_ kafka.TopicIDPartition, err error) {
 	e.m.problems = append(e.m.problems, err.Error())
 }

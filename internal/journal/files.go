@@ -96,13 +96,21 @@ func (s *fileSet) ready() bool {
 	return s.countLocked() >= 2
 }
 
-// wanting reports whether the recycler has something to do: no file is free,
-// and the current one is more than half full.
+// wanting reports whether the recycler has something to do: no file is free
+// and the current one is more than half full, or a frame found no room.
 func (s *fileSet) wanting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.countLocked() < 2 ||
+		s.starved && s.countLocked() < s.opt.MaxFiles ||
 		len(s.free) == 0 && s.current.position > s.current.sizeBytes/2
+}
+
+// isStarved reports whether a frame found no room since the last file was made.
+func (s *fileSet) isStarved() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.starved
 }
 
 // prepare makes another file of zeros and adds it to the free ones, unless ctx
@@ -133,7 +141,7 @@ func (s *fileSet) prepare(ctx context.Context) error {
 	if s.closed {
 		return f.handle.Close()
 	}
-	s.journalID = id
+	s.journalID, s.starved = id, false
 	s.free = append(s.free, f)
 	return nil
 }
@@ -194,10 +202,7 @@ func (s *fileSet) writeEmpty(ctx context.Context, f vfs.File, h fileHeader) erro
 
 // rest leaves the disk to others for a moment, unless the file is urgent.
 func (s *fileSet) rest(ctx context.Context) error {
-	s.mu.Lock()
-	starved := s.starved
-	s.mu.Unlock()
-	if starved {
+	if s.isStarved() {
 		return ctx.Err()
 	}
 	select {

@@ -65,7 +65,7 @@ const (
 	defaultFileBytes     = 32 << 20
 	defaultMaxFiles      = 8
 	defaultMinGap        = time.Millisecond
-	defaultFileSyncBytes = 64 << 10
+	defaultFileSyncBytes = 32 << 10
 )
 
 // Kind says what an Entry does.

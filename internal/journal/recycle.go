@@ -40,7 +40,7 @@ func (j *Journal) recycleWhileNeeded(ctx context.Context) {
 		}
 		for ctx.Err() == nil && j.files.wanting() {
 			now := time.Now()
-			grow := j.files.count() < 2 || now.Sub(last) < growWithin
+			grow := j.files.count() < 2 || j.files.isStarved() || now.Sub(last) < growWithin
 			if grow && j.files.count() < j.opt.MaxFiles && !now.Before(retry) {
 				err := j.files.prepare(ctx)
 				if err == nil {

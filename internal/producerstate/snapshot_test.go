@@ -204,8 +204,10 @@ func drawAppend(t *rapid.T) step {
 
 func apply(table *producerstate.Table, s step, offset kafka.Offset, nowMs int64) {
 	if s.records == 0 {
-		table.EndTransaction(producerstate.Marker{ProducerID: s.producer, ProducerEpoch: s.epoch,
-			CoordinatorEpoch: 1, Timestamp: nowMs}, nowMs)
+		table.EndTransaction(producerstate.Marker{
+			ProducerID: s.producer, ProducerEpoch: s.epoch,
+			CoordinatorEpoch: 1, Timestamp: nowMs,
+		}, nowMs)
 		return
 	}
 	a := batchOf(s.sequence, s.records, offset)

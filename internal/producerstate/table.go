@@ -213,8 +213,10 @@ func (t *Table) touch(id kafka.ProducerID, nowMs int64) *entry {
 	if e == nil {
 		for len(t.entries) >= t.options.MaxProducers && t.evict() {
 		}
-		e = &entry{id: id, epoch: -1, txnFirstOffset: kafka.NoOffset,
-			coordinatorEpoch: NoCoordinatorEpoch}
+		e = &entry{
+			id: id, epoch: -1, txnFirstOffset: kafka.NoOffset,
+			coordinatorEpoch: NoCoordinatorEpoch,
+		}
 		t.insert(e)
 	} else if t.recent.last != e {
 		t.recent.remove(e)
@@ -281,8 +283,10 @@ type Entry struct {
 // change meanwhile.
 func (t *Table) Active(fn func(Entry) bool) {
 	for e := t.recent.first; e != nil; e = e.links[listRecent].next {
-		if !fn(Entry{e.id, e.epoch, e.lastSequence(), e.timestamp, e.coordinatorEpoch,
-			e.txnFirstOffset}) {
+		if !fn(Entry{
+			e.id, e.epoch, e.lastSequence(), e.timestamp, e.coordinatorEpoch,
+			e.txnFirstOffset,
+		}) {
 			return
 		}
 	}

@@ -30,8 +30,10 @@ func withEpoch(a producerstate.Append, epoch kafka.ProducerEpoch) producerstate.
 
 func TestCheck(t *testing.T) {
 	duplicateOf := func(base, last kafka.Offset) producerstate.Verdict {
-		return producerstate.Verdict{Duplicate: true, BaseOffset: base, LastOffset: last,
-			Timestamp: 1000 + int64(base)}
+		return producerstate.Verdict{
+			Duplicate: true, BaseOffset: base, LastOffset: last,
+			Timestamp: 1000 + int64(base),
+		}
 	}
 	six := []producerstate.Append{
 		batchOf(0, 10, 100), batchOf(10, 1, 110), batchOf(11, 4, 115),
@@ -49,10 +51,14 @@ func TestCheck(t *testing.T) {
 		err     error
 	}{
 		{name: "first batch of a producer", append: batchOf(0, 3, 0)},
-		{name: "unknown producer", append: batchOf(7, 3, 0),
-			err: &producerstate.UnknownProducerError{ProducerID: 1, BaseSequence: 7}},
-		{name: "unknown producer accepted", options: producerstate.Options{AcceptUnknown: true},
-			append: batchOf(7, 3, 0)},
+		{
+			name: "unknown producer", append: batchOf(7, 3, 0),
+			err: &producerstate.UnknownProducerError{ProducerID: 1, BaseSequence: 7},
+		},
+		{
+			name: "unknown producer accepted", options: producerstate.Options{AcceptUnknown: true},
+			append: batchOf(7, 3, 0),
+		},
 		{name: "next batch", log: six, append: batchOf(25, 3, 0)},
 		{name: "newest again", log: six, append: batchOf(20, 5, 0), verdict: duplicateOf(140, 144)},
 		{name: "fifth newest again", log: six, append: batchOf(10, 1, 0), verdict: duplicateOf(110, 110)},
@@ -75,8 +81,10 @@ func TestCheck(t *testing.T) {
 		{name: "newer epoch starts over", log: six, append: withEpoch(batchOf(0, 1, 0), 1)},
 		{
 			name: "newer epoch goes on", log: six, append: withEpoch(batchOf(25, 1, 0), 1),
-			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, ProducerEpoch: 1, BaseSequence: 25,
-				NextSequence: 0},
+			err: &producerstate.OutOfOrderSequenceError{
+				ProducerID: 1, ProducerEpoch: 1, BaseSequence: 25,
+				NextSequence: 0,
+			},
 		},
 		{
 			name: "older epoch", log: []producerstate.Append{withEpoch(batchOf(0, 1, 0), 4)},
@@ -90,8 +98,10 @@ func TestCheck(t *testing.T) {
 		},
 		{name: "sequence wraps inside a batch", log: wrapping[:1], append: batchOf(math.MaxInt32, 3, 0)},
 		{name: "after the wrap", log: wrapping, append: batchOf(2, 1, 0)},
-		{name: "duplicate over the wrap", log: wrapping, append: batchOf(math.MaxInt32, 3, 0),
-			verdict: duplicateOf(104, 106)},
+		{
+			name: "duplicate over the wrap", log: wrapping, append: batchOf(math.MaxInt32, 3, 0),
+			verdict: duplicateOf(104, 106),
+		},
 		{
 			name: "wraps between batches", append: batchOf(0, 1, 0),
 			log: []producerstate.Append{batchOf(math.MaxInt32-1, 2, 0)},
@@ -227,8 +237,10 @@ func TestTransactions(t *testing.T) {
 		}
 	}
 	check(10, true)
-	if got, ok := table.EndTransaction(producerstate.Marker{ProducerID: 1, ProducerEpoch: 1,
-		CoordinatorEpoch: 5}, 0); got != 10 || !ok {
+	if got, ok := table.EndTransaction(producerstate.Marker{
+		ProducerID: 1, ProducerEpoch: 1,
+		CoordinatorEpoch: 5,
+	}, 0); got != 10 || !ok {
 		t.Errorf("transaction began at %d, %v", got, ok)
 	}
 	check(20, true)
@@ -241,8 +253,10 @@ func TestTransactions(t *testing.T) {
 	if _, ok := table.EndTransaction(producerstate.Marker{ProducerID: 2}, 0); ok {
 		t.Error("a marker without a transaction ended one")
 	}
-	table.EndTransaction(producerstate.Marker{ProducerID: 1, ProducerEpoch: 1, CoordinatorEpoch: 6,
-		Timestamp: 77}, 0)
+	table.EndTransaction(producerstate.Marker{
+		ProducerID: 1, ProducerEpoch: 1, CoordinatorEpoch: 6,
+		Timestamp: 77,
+	}, 0)
 	check(kafka.NoOffset, false)
 	want := producerstate.Entry{
 		ProducerID: 1, ProducerEpoch: 1, LastSequence: -1, LastTimestamp: 77,

@@ -73,8 +73,14 @@ func TestLastSequenceWraps(t *testing.T) {
 		count int
 		want  int32
 	}{
-		{0, 1, 0}, {0, 5, 4}, {math.MaxInt32, 1, math.MaxInt32}, {math.MaxInt32, 2,
-			0}, {math.MaxInt32 - 1, 4, 1},
+		{0, 1, 0},
+		{0, 5, 4},
+		{math.MaxInt32, 1, math.MaxInt32},
+		{
+			math.MaxInt32, 2,
+			0,
+		},
+		{math.MaxInt32 - 1, 4, 1},
 		{record.NoSequence, 4, record.NoSequence},
 	} {
 		b := record.NewBuilder(record.CodecNone, 0)
@@ -230,8 +236,10 @@ func TestRecordsReportsDamage(t *testing.T) {
 			"nothing":  {},
 		} {
 			batch := parseOne(t, rawBatch(codec, 1, compressed(codec, payload)))
-			for _, records := range []func(func(record.Record, error) bool){batch.Records(1 << 20),
-				d.Records(batch, 1<<20)} {
+			for _, records := range []func(func(record.Record, error) bool){
+				batch.Records(1 << 20),
+				d.Records(batch, 1<<20),
+			} {
 				var last error
 				for _, err := range records {
 					last = err

@@ -26,8 +26,12 @@ func BenchmarkValidateProduced(b *testing.B) {
 	limits := testLimits()
 	limits.MaxBatchBytes = 16 << 20
 	for _, codec := range allCodecs() {
-		for _, shape := range []struct{ records, valueSize int }{{1, 100}, {140, 100}, {5000, 100},
-			{1000, 1024}} {
+		for _, shape := range []struct{ records, valueSize int }{
+			{1, 100},
+			{140, 100},
+			{5000, 100},
+			{1000, 1024},
+		} {
 			b.Run(fmt.Sprintf("%s/%dx%d", codec, shape.records, shape.valueSize), func(b *testing.B) {
 				data := benchmarkBatch(codec, shape.records, shape.valueSize)
 				batch, _, err := record.Next(data)

@@ -11,8 +11,10 @@ import (
 
 // allCodecs is every codec, by value.
 func allCodecs() []record.Codec {
-	return []record.Codec{record.CodecNone, record.CodecGzip, record.CodecSnappy, record.CodecLZ4,
-		record.CodecZstd}
+	return []record.Codec{
+		record.CodecNone, record.CodecGzip, record.CodecSnappy, record.CodecLZ4,
+		record.CodecZstd,
+	}
 }
 
 const testNow = 1_700_000_000_000
@@ -62,8 +64,10 @@ func TestBuildValidateAndReadBack(t *testing.T) {
 			for range 2 { // A builder is reusable.
 				b.SetProducer(7, 3, math.MaxInt32)
 				b.SetTransactional()
-				b.Append(testNow, []byte("key"), []byte("value"), []record.Header{{Key: "h", Value: nil},
-					{Key: "", Value: []byte{}}})
+				b.Append(testNow, []byte("key"), []byte("value"), []record.Header{
+					{Key: "h", Value: nil},
+					{Key: "", Value: []byte{}},
+				})
 				b.Append(testNow+5, nil, []byte{}, nil)
 				b.Append(testNow-5, []byte{}, nil, nil)
 				batch := parseOne(t, b.Build())

@@ -267,8 +267,10 @@ func TestForgedPayloads(t *testing.T) {
 		{"lz4 malformed block", record.CodecLZ4, lz4Of(0x60, 0x40, 3, 0, 0, 0, 0x10, 'a', 9, 0, 0, 0, 0)},
 		{"zstd magic", record.CodecZstd, bytes.Repeat([]byte{1}, 100)},
 		{"zstd window of 2 GiB", record.CodecZstd, []byte{0x28, 0xB5, 0x2F, 0xFD, 0, 0xA8, 1, 0, 0}},
-		{"zstd content of 2^62", record.CodecZstd, []byte{0x28, 0xB5, 0x2F, 0xFD, 0xE0, 0, 0, 0, 0, 0, 0,
-			0, 0x40, 1, 0, 0}},
+		{"zstd content of 2^62", record.CodecZstd, []byte{
+			0x28, 0xB5, 0x2F, 0xFD, 0xE0, 0, 0, 0, 0, 0, 0,
+			0, 0x40, 1, 0, 0,
+		}},
 		{"unknown codec", record.Codec(5), []byte{1, 2, 3}},
 	}
 	for _, test := range tests {

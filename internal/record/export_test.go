@@ -24,8 +24,10 @@ func ValidateSlowly(b Batch, limits ProduceLimits) error {
 // records came out of a codec in pieces of the given size.
 func ValidateInPieces(b Batch, limits ProduceLimits, size int) error {
 	w := newWalk(b, &limits)
-	return w.overStream(&stream{from: &pieces{rest: b.payload(), size: size},
-		room: limits.MaxDecompressedBytes})
+	return w.overStream(&stream{
+		from: &pieces{rest: b.payload(), size: size},
+		room: limits.MaxDecompressedBytes,
+	})
 }
 
 type pieces struct {

@@ -66,8 +66,10 @@ func invalid(reason Reason, format string, args ...any) *InvalidError {
 
 // invalidRecord blames record index.
 func invalidRecord(index int32, err error) *InvalidError {
-	return &InvalidError{Reason: ReasonInvalidRecord, RecordIndex: index, Message: err.Error(),
-		cause: err}
+	return &InvalidError{
+		Reason: ReasonInvalidRecord, RecordIndex: index, Message: err.Error(),
+		cause: err,
+	}
 }
 
 // invalidPayload is invalidRecord for an error that may come from a codec; one

@@ -84,8 +84,10 @@ func TestValidateProducedHeader(t *testing.T) {
 		{"negative records", set32(57, -1), record.ReasonInvalidRecord},
 		{"fewer records than there are", both(set32(57, 1), set32(23, 0)), record.ReasonInvalidRecord},
 		{"more records than there are", both(set32(57, 3), set32(23, 2)), record.ReasonInvalidRecord},
-		{"most records", both(set32(57, math.MaxInt32), set32(23, math.MaxInt32-1)),
-			record.ReasonInvalidRecord},
+		{
+			"most records", both(set32(57, math.MaxInt32), set32(23, math.MaxInt32-1)),
+			record.ReasonInvalidRecord,
+		},
 		{"producer without epoch", both(set64(43, 9), set32(53, 0)), record.ReasonInvalidRecord},
 		{"producer without sequence", both(set64(43, 9), set16(51, 0)), record.ReasonInvalidRecord},
 		{"negative producer", set64(43, -2), record.ReasonInvalidRecord},
@@ -135,12 +137,18 @@ func TestValidateProducedRecords(t *testing.T) {
 		{"header", []byte{0, 0, 0, 1, 1, 2, 2, 'h', 2, 'v'}, true},
 		{"header with null value", []byte{0, 0, 0, 1, 1, 2, 0, 1}, true},
 		{"long varints", []byte{0, 0x80, 0x80, 0, 0x80, 0, 0x81, 0, 0x81, 0x80, 0, 0x80, 0}, true},
-		{"longest varlong", []byte{0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 0, 1, 1,
-			0}, true},
-		{"varlong too long", []byte{0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 0,
-			1, 1, 0}, false},
-		{"varlong overflows", []byte{0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 0, 1, 1,
-			0}, false},
+		{"longest varlong", []byte{
+			0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 0, 1, 1,
+			0,
+		}, true},
+		{"varlong too long", []byte{
+			0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 0,
+			1, 1, 0,
+		}, false},
+		{"varlong overflows", []byte{
+			0, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 0, 1, 1,
+			0,
+		}, false},
 		{"varint too long", []byte{0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0, 1, 1, 0}, false},
 		{"varint overflows", []byte{0, 0, 0x80, 0x80, 0x80, 0x80, 0x10, 1, 1, 0}, false},
 		{"offset delta", []byte{0, 0, 2, 1, 1, 0}, false},
@@ -233,12 +241,18 @@ func TestValidateProducedLimits(t *testing.T) {
 	}{
 		{"none", func(*record.ProduceLimits) {}, 0, 0},
 		{"size", func(l *record.ProduceLimits) { l.MaxBatchBytes = batch.Size() }, 0, 0},
-		{"size too large", func(l *record.ProduceLimits) { l.MaxBatchBytes = batch.Size() - 1 },
-			record.ReasonTooLarge, -1},
-		{"key required", func(l *record.ProduceLimits) { l.KeyRequired = true },
-			record.ReasonInvalidRecord, 1},
-		{"behind", func(l *record.ProduceLimits) { l.TimestampBeforeMaxMs = 99 },
-			record.ReasonInvalidTimestamp, 1},
+		{
+			"size too large", func(l *record.ProduceLimits) { l.MaxBatchBytes = batch.Size() - 1 },
+			record.ReasonTooLarge, -1,
+		},
+		{
+			"key required", func(l *record.ProduceLimits) { l.KeyRequired = true },
+			record.ReasonInvalidRecord, 1,
+		},
+		{
+			"behind", func(l *record.ProduceLimits) { l.TimestampBeforeMaxMs = 99 },
+			record.ReasonInvalidTimestamp, 1,
+		},
 		{"just not behind", func(l *record.ProduceLimits) { l.TimestampBeforeMaxMs = 100 }, 0, 0},
 		{
 			"ahead", func(l *record.ProduceLimits) { l.NowMs -= 3_600_001 },
