@@ -108,13 +108,6 @@ func (w *world) Do(_ context.Context, decide func() ([]byte, error)) error {
 	return w.plane.Apply(w.decided, entry)
 }
 
-// failControl makes every decision from now on fail.
-func (w *world) failControl(err error) {
-	w.decisions.Lock()
-	defer w.decisions.Unlock()
-	w.controlErr = err
-}
-
 // start runs the broker until the test ends.
 func (w *world) start() {
 	w.t.Helper()

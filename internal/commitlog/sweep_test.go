@@ -26,11 +26,9 @@ type sweep struct {
 	dir     *commitlog.Dir
 	log     *commitlog.Log
 
-	values    []string // By offset, as far as the log took them.
-	durable   kafka.Offset
-	start     kafka.Offset
-	shortest  kafka.Offset // The log may end here: an unfinished truncation.
-	truncated bool
+	values  []string // By offset, as far as the log took them.
+	durable kafka.Offset
+	start   kafka.Offset
 }
 
 func (s *sweep) config() commitlog.Config {

@@ -120,17 +120,6 @@ func (l *fakeLog) writeLocked(data []byte) error {
 	return nil
 }
 
-// truncate cuts the log as commitlog does: the journal first, then the file.
-func (l *fakeLog) truncate(j *journal.Journal, to kafka.Offset) error {
-	if err := j.Truncate(l, to); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.end, l.durable = to, min(l.durable, to)
-	return l.file.Truncate(int64(to) * 8)
-}
-
 // wait waits until everything below end is durable or the log failed.
 func (l *fakeLog) wait(end kafka.Offset) error {
 	l.mu.Lock()
