@@ -186,7 +186,19 @@ func (d *Dir) snapshotLogs() []*Log {
 
 // Delete removes a log and its files for good.
 func (d *Dir) Delete(id kafka.TopicIDPartition) error {
-	return d.drop(id, func(l *Log) error { return d.fs.RemoveAll(l.dir) })
+	return d.drop(id, func(l *Log) error {
+		// Renamed first: a crash in the middle must not leave half a log.
+		aside := l.dir + deletedSuffix
+		if err := d.fs.Rename(l.dir, aside); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := d.fs.SyncDir(topicsDir); err != nil {
+			return err
+		}
+		return d.fs.RemoveAll(aside)
+	})
 }
 
 // Quarantine takes a log out of service and puts its directory aside, where
@@ -234,6 +246,7 @@ func (l *Log) close() (hadFiles bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.w.closed = true
+	l.gone.Store(true)
 	l.w.dirty = nil
 	segments := *l.segments.Load()
 	l.publish(nil, nil)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -43,6 +44,12 @@ func (d *Dir) recoverLogs(c *checkpoint, lost bool) error {
 	g := errgroup.Group{}
 	g.SetLimit(d.options.RecoveryThreads)
 	for _, e := range dirs {
+		if strings.HasSuffix(e.Name(), deletedSuffix) {
+			if err := d.fs.RemoveAll(topicsDir + "/" + e.Name()); err != nil {
+				d.options.Events.Problem("remove deleted log", err)
+			}
+			continue
+		}
 		id, err := parseLogDirName(e.Name())
 		if err != nil {
 			d.options.Events.Problem("not a log, left alone", err)

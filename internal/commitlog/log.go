@@ -84,6 +84,7 @@ type Log struct {
 	options    atomic.Pointer[Options]
 	failure    atomic.Pointer[failure]
 	broken     atomic.Bool // Failed, and not yet reported.
+	gone       atomic.Bool // Closed: there are no segments any more.
 	// unflushedSince is when the oldest append that nobody asked to sync was
 	// made, in milliseconds; zero if there is none.
 	unflushedSince atomic.Int64
@@ -118,7 +119,8 @@ type writer struct {
 	enqueuedEnd kafka.Offset // Everything below was given to the journal, or is durable.
 	unflushed   int64        // Records since the last request to sync (flush.messages > 1).
 	dirty       []*segment   // Grown since the last sync of files.
-	newFiles    bool         // Directory entries are not synced.
+	newFiles    bool         // Entries of the log's directory are not synced.
+	newDir      bool         // Nor is the entry of the directory itself.
 	hasDir      bool
 	openedStart kafka.Offset // The log start offset when the log was opened.
 	truncations int          // Counts truncations, so that a sync sees one that passed it.

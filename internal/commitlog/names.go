@@ -26,6 +26,7 @@ const (
 	cleanedSuffix   = ".cleaned"
 	swapSuffix      = ".swap"
 	tempSuffix      = ".tmp"
+	deletedSuffix   = ".deleted"
 )
 
 // offsetDigits is the width of an offset in a file name.

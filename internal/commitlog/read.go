@@ -30,8 +30,11 @@ func (l *Log) Read(from kafka.Offset, maxBytes int, upTo kafka.Offset, minOneBat
 			from: from, maxBytes: int64(maxBytes), upTo: upTo, minOneBatch: minOneBatch,
 			interval: l.options.Load().Config.IndexIntervalBytes,
 		}
+		if l.gone.Load() {
+			return Chunk{}, ErrDeleted
+		}
 		if !l.findSegment(from, &q) {
-			continue
+			continue // The log changes just now.
 		}
 		c, err := q.run()
 		if err == nil && c.length > 0 {

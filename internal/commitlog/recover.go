@@ -284,7 +284,7 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 		}
 	}
 	l.logEnd.Store(int64(l.w.end.nextOffset))
-	l.w.newFiles = true
+	l.w.newFiles, l.w.newDir = true, r.entry == nil
 	l.publish(segments, newTailRing(l.w.active, l.w.end))
 	report.LogEndOffset = l.LogEndOffset()
 	l.env.events.Recovered(report)

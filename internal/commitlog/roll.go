@@ -34,8 +34,9 @@ func (l *Log) createFirstLocked() error {
 	if err := l.env.fs.MkdirAll(l.dir); err != nil {
 		return fmt.Errorf("make log directory: %w", err)
 	}
-	l.w.hasDir, l.w.newFiles = true, true
-	s, err := l.createSegment(base)
+	fresh := !l.w.hasDir
+	l.w.hasDir, l.w.newFiles, l.w.newDir = true, true, true
+	s, err := l.createSegment(base, fresh)
 	if err != nil {
 		return err
 	}
@@ -44,11 +45,15 @@ func (l *Log) createFirstLocked() error {
 	return nil
 }
 
-// createSegment makes the file of a new segment.
-func (l *Log) createSegment(base kafka.Offset) (*segment, error) {
+// createSegment makes the file of a new segment; a fresh directory has no
+// leftovers of its name.
+func (l *Log) createSegment(base kafka.Offset, fresh bool) (*segment, error) {
 	s := newSegment(l.env.fs, l.dir, base)
 	s.trustedFrom.Store(0)
-	if err := s.dropIndexes(); err != nil {
+	if fresh {
+		s.indexed.Store(true)
+		s.trustedTo = 0
+	} else if err := s.dropIndexes(); err != nil {
 		return nil, err
 	}
 	if _, err := s.open(vfs.ReadWrite | vfs.Create | vfs.Truncate); err != nil {
@@ -91,7 +96,7 @@ func (l *Log) rollLocked(base kafka.Offset) error {
 	if err != nil {
 		return err
 	}
-	s, err := l.createSegment(base)
+	s, err := l.createSegment(base, false)
 	if err != nil {
 		return err
 	}

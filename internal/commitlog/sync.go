@@ -22,8 +22,8 @@ func (l *Log) SyncFiles() error {
 		return nil
 	}
 	dirty := l.takeDirtyLocked()
-	newFiles, active := l.w.newFiles, l.w.active
-	l.w.newFiles = false
+	newFiles, newDir, active := l.w.newFiles, l.w.newDir, l.w.active
+	l.w.newFiles, l.w.newDir = false, false
 	point, truncations := l.pointLocked(), l.w.truncations
 	// The checkpoint has the latest epoch only: the file has those before.
 	var epochs []byte
@@ -37,7 +37,7 @@ func (l *Log) SyncFiles() error {
 		err = replaceFile(l.env.fs, l.dir+"/"+epochName, epochs, true)
 	}
 	if err == nil && newFiles {
-		err = l.syncDirs()
+		err = l.syncDirs(newDir)
 	}
 	if err != nil {
 		l.Failed(err)
@@ -58,7 +58,7 @@ func (l *Log) SyncFiles() error {
 func (l *Log) takenAsSynced() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.w.dirty, l.w.newFiles = nil, false
+	l.w.dirty, l.w.newFiles, l.w.newDir = nil, false, false
 }
 
 // takeDirtyLocked hands out the segments that grew, with a reference each.
@@ -106,9 +106,12 @@ func (s *segment) sync(sealed bool) error {
 	return nil
 }
 
-func (l *Log) syncDirs() error {
+func (l *Log) syncDirs(itself bool) error {
 	if err := l.env.fs.SyncDir(l.dir); err != nil {
 		return fmt.Errorf("sync %s: %w", l.dir, err)
+	}
+	if !itself {
+		return nil
 	}
 	if err := l.env.fs.SyncDir(topicsDir); err != nil {
 		return fmt.Errorf("sync %s: %w", topicsDir, err)

@@ -1,0 +1,332 @@
+package commitlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/vfs"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
+	"github.com/strandline/strandline/internal/vfs/memfs"
+)
+
+func TestTwoBrokersOnOneDirectory(t *testing.T) {
+	fsys := memfs.New()
+	d := openDir(t, fsys)
+	if _, err := commitlog.OpenDir(fsys, commitlog.DirOptions{Fresh: testMeta}); !errors.Is(err, vfs.ErrLocked) {
+		t.Errorf("second open: %v", err)
+	}
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	d = openDir(t, fsys)
+	if d.Meta() != testMeta {
+		t.Errorf("meta %+v", d.Meta())
+	}
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNewerFormatIsLeftAlone(t *testing.T) {
+	fsys := memfs.New()
+	if err := openDir(t, fsys).Close(true); err != nil {
+		t.Fatal(err)
+	}
+	f, err := fsys.Open("meta.properties", vfs.ReadWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt([]byte("version=9"), 0); err != nil {
+		t.Fatal(err)
+	}
+	watched := errorfs.Wrap(fsys, nil)
+	watched.Record()
+	var newer *commitlog.NewerFormatError
+	if _, err := commitlog.OpenDir(watched, commitlog.DirOptions{Fresh: testMeta}); !errors.As(err, &newer) || newer.Version != 9 {
+		t.Fatalf("open: %v", err)
+	}
+	for _, op := range watched.Transcript() {
+		switch kind, _, _ := strings.Cut(op, " "); kind {
+		case "lock", "open", "read", "close":
+		default:
+			t.Errorf("the newer directory was touched: %s", op)
+		}
+	}
+}
+
+func TestForeignDirectory(t *testing.T) {
+	fsys := memfs.New()
+	if err := openDir(t, fsys).Close(true); err != nil {
+		t.Fatal(err)
+	}
+	other := testMeta
+	other.NodeID = 7
+	if _, err := commitlog.OpenDir(fsys, commitlog.DirOptions{Fresh: other}); err == nil ||
+		!strings.Contains(err.Error(), "node.id 1") {
+		t.Errorf("open as node 7: %v", err)
+	}
+}
+
+func TestNothingOnDiskBeforeTheFirstAppend(t *testing.T) {
+	watched := errorfs.Wrap(memfs.New(), nil)
+	d := openDir(t, watched)
+	watched.Record()
+	for i := range byte(100) {
+		l, err := d.Log(logID(i), commitlog.Options{Config: commitlog.DefaultConfig()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.BeginEpoch(1); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Read(0, 100, 100, true); err != nil {
+			t.Fatal(err)
+		}
+		if epoch, end, err := l.EndOffsetForEpoch(1); epoch != 1 || end != 0 || err != nil {
+			t.Fatalf("end of epoch 1: %d, %d, %v", epoch, end, err)
+		}
+	}
+	if ops := watched.Transcript(); len(ops) > 0 {
+		t.Errorf("operations: %q", ops)
+	}
+}
+
+func TestDeleteAndQuarantine(t *testing.T) {
+	fsys := memfs.New()
+	d := openDir(t, fsys)
+	for i := range byte(3) {
+		l, err := d.Log(logID(i), commitlog.Options{Config: commitlog.DefaultConfig()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, 1, "x")}, 1, time.UnixMilli(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, _ := d.Lookup(logID(1))
+	c, err := l.Read(0, 100, 1, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Delete(logID(1)); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := c.AppendTo(nil); err != nil || len(data) == 0 {
+		t.Errorf("a chunk of a deleted log: %d bytes, %v", len(data), err)
+	}
+	c.Release()
+	if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, 1, "x")}, 1, time.UnixMilli(1)); !errors.Is(err, commitlog.ErrDeleted) {
+		t.Errorf("append to a deleted log: %v", err)
+	}
+	if _, err := l.Read(0, 100, 1, true); !errors.Is(err, commitlog.ErrDeleted) {
+		t.Errorf("read of a deleted log: %v", err)
+	}
+	if err := d.Quarantine(logID(2)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fsys.Stat("quarantine/02000000000000000000000000000000-2/00000000000000000000.log"); err != nil {
+		t.Error(err)
+	}
+	d = openDir(t, fsys)
+	if ids := d.Logs(); len(ids) != 1 || ids[0] != logID(0) {
+		t.Errorf("logs after restart: %v", ids)
+	}
+}
+
+// With not a byte free a start works, thanks to the ballast, and what is there
+// can be read.
+func TestStartWithAFullDisk(t *testing.T) {
+	fsys := memfs.New()
+	fsys.SetCapacity(32 << 20)
+	open := func() *commitlog.Dir {
+		d, err := commitlog.OpenDir(fsys, commitlog.DirOptions{
+			Fresh: testMeta, BallastBytes: 2 << 20, Journal: commitlog.JournalOptions{WithoutFiles: true},
+		})
+		if err != nil {
+			t.Fatalf("open: %v", err)
+		}
+		return d
+	}
+	d := open()
+	d.Maintain()
+	l, err := d.Log(logID(1), commitlog.Options{Config: commitlog.DefaultConfig()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := strings.Repeat("x", 100_000)
+	for {
+		if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, 1, big)}, 1, time.UnixMilli(1)); err != nil {
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	end := l.LogEndOffset()
+	if err := d.Close(false); err != nil {
+		t.Fatal(err)
+	}
+	d = open()
+	l, _ = d.Lookup(logID(1))
+	if l == nil || l.LogEndOffset() != end {
+		t.Fatalf("log after a start with a full disk: %v", l)
+	}
+	if err := l.DeleteRecords(end); err != nil {
+		t.Fatalf("make room: %v", err)
+	}
+}
+
+// Appends, reads, retention and the journal's rounds at the same time.
+func TestReadersAndWriters(t *testing.T) {
+	d := openDir(t, memfs.New())
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	cfg := commitlog.DefaultConfig()
+	cfg.SegmentBytes, cfg.IndexIntervalBytes, cfg.RetentionBytes = 5000, 200, 20_000
+	const appends = 2000
+	durable := make(chan struct{}, 1)
+	l, err := d.Log(logID(1), commitlog.Options{Config: cfg, OnDurable: func(end kafka.Offset) {
+		select {
+		case durable <- struct{}{}:
+		default:
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for i := range appends {
+			if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, int64(i), fmt.Sprint(i))}, 1, time.UnixMilli(1)); err != nil {
+				t.Error(err)
+				return
+			}
+			if i%50 == 0 {
+				if err := l.ApplyRetention(time.UnixMilli(1), l.DurableEnd()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	for range 3 {
+		wg.Go(func() {
+			for at := kafka.Offset(0); at < appends; {
+				c, err := l.Read(at, 3000, l.DurableEnd(), true)
+				var outside *commitlog.OffsetOutOfRangeError
+				if errors.As(err, &outside) {
+					at = outside.Start
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if c.Size() == 0 {
+					<-durable
+					continue
+				}
+				data, err := c.AppendTo(nil)
+				c.Release()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				at = checkValues(t, data, at)
+			}
+			select { // Whoever is done passes the news on.
+			case durable <- struct{}{}:
+			default:
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if l.DurableEnd() != appends {
+		t.Errorf("durable end %d", l.DurableEnd())
+	}
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkValues checks that records hold their own offset, from at on, and
+// returns where they end.
+func checkValues(t *testing.T, data []byte, at kafka.Offset) kafka.Offset {
+	t.Helper()
+	for len(data) > 0 {
+		b, rest, err := record.Next(data)
+		if err != nil || b.CheckCRC() != nil || b.BaseOffset() != at {
+			t.Errorf("batch at %d where %d was due: %v", b.BaseOffset(), at, err)
+			return b.LastOffset() + 1
+		}
+		for r := range b.Records(1 << 20) {
+			if string(r.Value) != fmt.Sprint(at) {
+				t.Errorf("at %d: %q", at, r.Value)
+			}
+		}
+		at, data = b.LastOffset()+1, rest
+	}
+	return at
+}
+
+func TestRelaxedFlush(t *testing.T) {
+	fsys := memfs.New()
+	j := &commitlog.JournalModel{}
+	o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1}
+	j.Use(&o)
+	d, err := commitlog.OpenDir(fsys, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := commitlog.DefaultConfig()
+	cfg.FlushMessages, cfg.FlushMs = 10, 1000
+	l, err := d.Log(logID(1), commitlog.Options{Config: cfg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := time.UnixMilli(1_000_000)
+	append1 := func() {
+		t.Helper()
+		if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, 1, "x")}, 1, start); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 9 {
+		append1()
+	}
+	if l.ReportedEnd() != 9 || l.DurableEnd() != 0 || j.Pending() != 0 {
+		t.Errorf("reported %d, durable %d, %d syncs asked for", l.ReportedEnd(), l.DurableEnd(), j.Pending())
+	}
+	append1()
+	if j.Pending() != 1 {
+		t.Errorf("%d syncs asked for after flush.messages", j.Pending())
+	}
+	if err := j.Round(false); err != nil || l.DurableEnd() != 10 {
+		t.Errorf("durable end %d, %v", l.DurableEnd(), err)
+	}
+	append1()
+	d.FlushDue(start.Add(999 * time.Millisecond))
+	if j.Pending() != 0 {
+		t.Error("synced before flush.ms")
+	}
+	d.FlushDue(start.Add(1000 * time.Millisecond))
+	if j.Pending() != 1 {
+		t.Error("not synced after flush.ms")
+	}
+}
