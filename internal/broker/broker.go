@@ -40,6 +40,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/strandline/strandline/internal/api"
+	"github.com/strandline/strandline/internal/cleaner"
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/controlplane"
@@ -86,6 +87,7 @@ type Broker struct {
 	// partitions follow the metadata image through applier.
 	partitions *partition.Table
 	applier    *partition.Applier
+	cleaner    *cleaner.Cleaner
 	control    *controlplane.ControlPlane
 	quorum     *quorum.Quorum
 	disk       *commitlog.Dir
@@ -172,6 +174,10 @@ func (b *Broker) openParts() error {
 			return group.New(group.Options{Settings: groupSettings(b.settings()), NewUUID: newUUID})
 		},
 	})
+	s := b.settings()
+	b.cleaner = cleaner.New(cleaner.Options{
+		Targets: b.compacted, Backoff: s.CleanerBackoff, DedupeBytes: s.CleanerDedupeBufferSize, Logger: b.log,
+	})
 	b.reach = newDoorbell(b.now, b.log)
 	b.api = &api.Services{
 		NodeID: self, LogDir: b.config.DataDir, Partitions: b.partitions, Control: b.control,
@@ -239,6 +245,7 @@ func (b *Broker) serve(ctx context.Context) error {
 	above.Go(func() error { return b.http.run(ctx) })
 	above.Go(func() error { return b.debug.run(ctx) })
 	above.Go(func() error { return b.retain(ctx) })
+	above.Go(func() error { return b.compact(ctx) })
 	above.Go(func() error { return b.reach.run(ctx) })
 	close(b.ready)
 	return above.Wait()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/strandline/strandline/internal/cleaner"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
@@ -24,6 +25,26 @@ func (b *Broker) retain(ctx context.Context) error {
 			return ctx.Err() == nil
 		})
 	}
+}
+
+// compact runs the cleaner until ctx ends, unless log.cleaner.enable is off.
+func (b *Broker) compact(ctx context.Context) error {
+	if !b.settings().CleanerEnable {
+		return nil
+	}
+	return b.cleaner.Run(ctx)
+}
+
+// compacted returns the logs that the cleaner looks at.
+func (b *Broker) compacted() []cleaner.Target {
+	var targets []cleaner.Target
+	b.partitions.All(func(p *partition.Partition) bool {
+		if p.Log().Config().Compact {
+			targets = append(targets, cleaner.Target{Log: p.Log(), HighWatermark: p.HighWatermark()})
+		}
+		return true
+	})
+	return targets
 }
 
 // follow makes everything that depends on the metadata follow it: partitions,
