@@ -77,7 +77,7 @@ func TestTranscript(t *testing.T) {
 	step("eight appends", err)
 	step("delete records", l.DeleteRecords(6))
 	step("stop", d.Close(true))
-	d, l, err = open()
+	_, l, err = open()
 	step("start after a stop", err)
 	step("first append after a start", appendOne(l, 20))
 	disk = disk.CrashClone(1, 100)
