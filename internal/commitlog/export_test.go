@@ -2,7 +2,9 @@ package commitlog
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"testing"
 	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -149,3 +151,66 @@ func (d *Dir) FlushDue(now time.Time) { d.flushDue(now) }
 
 // Maintain does what the background does at each checkpoint.
 func (d *Dir) Maintain() { d.restoreBallast() }
+
+// SampleCheckpoint returns a checkpoint file of one log.
+func SampleCheckpoint() []byte {
+	buf := beginCheckpoint(nil, 3, true)
+	c := newCheckpointEntry()
+	c.recoveryPoint, c.segmentBase, c.position = 42, 40, 500
+	return endCheckpoint(appendCheckpointEntry(buf, kafka.TopicIDPartition{Partition: 2}, c))
+}
+
+// DecodeSmallFiles decodes data as each of the small files; what decodes must
+// encode to the same again.
+func DecodeSmallFiles(t testing.TB, data []byte) {
+	if c, err := decodeCheckpoint(data); err == nil {
+		buf := beginCheckpoint(nil, c.sequence, c.clean)
+		for id, e := range c.entries {
+			buf = appendCheckpointEntry(buf, id, e)
+		}
+		again, err := decodeCheckpoint(endCheckpoint(buf))
+		if err != nil || len(again.entries) != len(c.entries) || again.sequence != c.sequence {
+			t.Fatalf("checkpoint does not survive encoding: %v", err)
+		}
+		for id, e := range c.entries {
+			if again.entries[id] != e {
+				t.Fatalf("entry %v became %v", e, again.entries[id])
+			}
+		}
+	}
+	if h, err := decodeEpochs(data); err == nil {
+		again, err := decodeEpochs(h.encode())
+		if err != nil || len(again) != len(h) {
+			t.Fatalf("epochs do not survive encoding: %v", err)
+		}
+	}
+	if m, err := decodeMeta(data); err == nil {
+		if again, err := decodeMeta(m.encode()); err != nil || again != m {
+			t.Fatalf("meta %+v became %+v, %v", m, again, err)
+		}
+	}
+}
+
+// FormatFacts returns what the format documents must say, by file.
+func FormatFacts() map[string][]string {
+	return map[string][]string{
+		"checkpoint.md": {
+			fmt.Sprintf("%#x", checkpointMagic), fmt.Sprintf("version, %d", checkpointVersion),
+			fmt.Sprintf("header, %d bytes", checkpointHeaderSize), fmt.Sprintf("entry, %d bytes", checkpointEntrySize),
+			checkpointName(0), checkpointName(1),
+		},
+		"index.md": {
+			fmt.Sprintf("`.index`, %d bytes an entry", offsetEntrySize),
+			fmt.Sprintf("`.timeindex`, %d bytes an entry", timeEntrySize),
+			fmt.Sprintf("%d entries", maxTailEntries), fmt.Sprintf("%d MiB", tidyBytes>>20),
+		},
+		"meta.md": {
+			metaName, lockName, ballastName, journalDir, topicsDir, quarantineDir,
+			fmt.Sprintf("whole directory, %d", formatVersion),
+		},
+		"segment.md": {
+			epochName, cleanedSuffix, swapSuffix, tempSuffix, deletedSuffix,
+			fmt.Sprintf("%d decimal digits", offsetDigits),
+		},
+	}
+}

@@ -34,7 +34,7 @@ func (s *segment) readyIndexes(f vfs.File, interval int64) error {
 	if t.largest.timestamp >= 0 {
 		ok, err := s.confirms(f, t.largest)
 		if err == nil && !ok {
-			t, err = s.remakeIndexes(f, interval)
+			t, err = s.remakeIndexes(f, boundary{s.size.Load(), kafka.NoOffset}, interval)
 		}
 		if err != nil {
 			return err
@@ -53,7 +53,7 @@ func (s *segment) readyIndexes(f vfs.File, interval int64) error {
 func (s *segment) rebuildIndexes(f vfs.File, interval int64) error {
 	s.indexMu.Lock()
 	defer s.indexMu.Unlock()
-	t, err := s.remakeIndexes(f, interval)
+	t, err := s.remakeIndexes(f, boundary{s.size.Load(), kafka.NoOffset}, interval)
 	if err != nil {
 		return err
 	}
@@ -62,12 +62,12 @@ func (s *segment) rebuildIndexes(f vfs.File, interval int64) error {
 }
 
 // remakeIndexes forgets both indexes and makes them from the batches.
-func (s *segment) remakeIndexes(f vfs.File, interval int64) (tailState, error) {
+func (s *segment) remakeIndexes(f vfs.File, at boundary, interval int64) (tailState, error) {
 	if _, err := s.loadIndexes(boundary{0, s.baseOffset}, 0); err != nil { // Cuts both.
 		return tailState{}, err
 	}
-	return s.completeIndexes(f, indexEnd{indexHit: indexHit{0, kafka.NoOffset}, largest: s.noLargest()},
-		boundary{s.size.Load(), kafka.NoOffset}, interval)
+	nothing := indexEnd{indexHit: indexHit{0, kafka.NoOffset}, largest: s.noLargest()}
+	return s.completeIndexes(f, nothing, at, interval)
 }
 
 // tailState is what a walk over the end of a segment finds out.
@@ -91,8 +91,14 @@ func (s *segment) restoreIndexes(f vfs.File, at boundary, trusted, interval int6
 	if err != nil {
 		return tailState{}, err
 	}
-	return s.completeIndexes(f, end, at, interval)
+	tail, err := s.completeIndexes(f, end, at, interval)
+	if errors.Is(err, errLyingIndex) {
+		return s.remakeIndexes(f, at, interval)
+	}
+	return tail, err
 }
+
+var errLyingIndex = errors.New("the last indexed batch is not where the index says")
 
 // completeIndexes walks from the last indexed batch to at and adds the entries
 // that are due.
@@ -102,6 +108,9 @@ func (s *segment) completeIndexes(f vfs.File, end indexEnd, at boundary, interva
 	defer w.close()
 	for first, added := true, false; ; first = false {
 		h, err := w.next()
+		if first && end.position > 0 && (errors.Is(err, errBadHeader) || err == nil && !end.matches(h)) {
+			return t, errLyingIndex
+		}
 		if errors.Is(err, io.EOF) || errors.Is(err, errBadHeader) {
 			return t, nil // A bad header is found again by whoever reads there.
 		}

@@ -185,7 +185,11 @@ func (s *segment) cutTail(f vfs.File, at boundary, interval int64) (tailState, e
 	if err != nil {
 		return tailState{}, err
 	}
-	return s.completeIndexes(f, end, at, interval)
+	tail, err := s.completeIndexes(f, end, at, interval)
+	if errors.Is(err, errLyingIndex) {
+		return s.remakeIndexes(f, at, interval)
+	}
+	return tail, err
 }
 
 // resumeAt makes the last of kept active with its end at a boundary.
