@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"testing"
 	"time"
 
@@ -27,6 +29,24 @@ func idempotent(id kafka.ProducerID, epoch kafka.ProducerEpoch, sequence int32, 
 		b.Append(time.Now().UnixMilli(), nil, []byte(v), nil)
 	}
 	return append([]byte(nil), b.Build()...)
+}
+
+// Places in a batch's header.
+const (
+	magicAt      = 16
+	crcAt        = 17
+	attributesAt = 21
+	maxStampAt   = 35
+	countAt      = 57
+)
+
+// edited returns the batch with a change, and a CRC that fits again.
+func edited(batch []byte, change func(b []byte)) []byte {
+	out := append([]byte(nil), batch...)
+	change(out)
+	sum := crc32.Checksum(out[attributesAt:], crc32.MakeTable(crc32.Castagnoli))
+	binary.BigEndian.PutUint32(out[crcAt:], sum)
+	return out
 }
 
 // produceOf makes a request of one partition.

@@ -56,6 +56,22 @@ func (c *client) send(req kmsg.Request) int32 {
 	return c.next
 }
 
+// sendAll writes several requests at once and returns the first's correlation
+// id; the others follow it.
+func (c *client) sendAll(reqs ...kmsg.Request) int32 {
+	c.t.Helper()
+	var frames []byte
+	for _, req := range reqs {
+		c.next++
+		c.sent[c.next] = req
+		frames = append(frames, frameOf(req, c.next)...)
+	}
+	if _, err := c.conn.Write(frames); err != nil {
+		c.t.Fatalf("send: %v", err)
+	}
+	return c.next - int32(len(reqs)) + 1
+}
+
 // receiveFrame reads an answer: correlation id and what follows it.
 func (c *client) receiveFrame() (int32, []byte, error) {
 	if err := c.conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {

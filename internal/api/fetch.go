@@ -105,7 +105,7 @@ func (r *fetchReply) take(wanted []*fetchedPartition) {
 // refuse answers all partitions with one code.
 func (r *fetchReply) refuse(wanted []*fetchedPartition, code kafka.Code) {
 	r.take(wanted)
-	r.full, r.failed = true, true
+	r.full, r.failed, r.started = true, true, true
 	for i := range r.entries {
 		r.entries[i].code = code
 	}

@@ -117,12 +117,10 @@ func (w *world) start() {
 	w.must(err)
 	w.addr = listener.Addr().String()
 	w.table = w.services.Table()
-	limits := wire.DefaultLimits()
-	limits.Grace = 0
 	server, err := wire.New(wire.Options{
 		Listeners: []wire.Listener{{Name: "PLAINTEXT", Listener: listener}},
 		APIs:      func(key int16) (wire.API, bool) { a, ok := w.table[key]; return a, ok },
-		Limits:    limits, Logger: logger, Events: wire.Events{ConnClosed: w.connClosed},
+		Limits:    wire.DefaultLimits(), Logger: logger, Events: wire.Events{ConnClosed: w.connClosed},
 	})
 	w.must(err)
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
@@ -310,4 +308,14 @@ func (w *world) partition(topic string, i int32) *partition.Partition {
 		w.t.Fatalf("no partition %s-%d", topic, i)
 	}
 	return p
+}
+
+// settle has the broker answer something, which takes about as long as it takes
+// to do something else.
+func (w *world) settle() {
+	w.t.Helper()
+	req := kmsg.NewPtrDescribeClusterRequest()
+	c := w.connect()
+	c.ask(req)
+	w.must(c.conn.Close())
 }

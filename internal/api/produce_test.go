@@ -1,0 +1,332 @@
+package api_test
+
+import (
+	"encoding/binary"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
+	"github.com/strandline/strandline/internal/vfs/memfs"
+)
+
+// outcome is what a producer is told about a partition.
+type outcome struct {
+	code   kafka.Code
+	offset int64
+}
+
+func outcomeOf(p kmsg.ProduceResponseTopicPartition) outcome {
+	return outcome{kafka.Code(p.ErrorCode), p.BaseOffset}
+}
+
+// TestIdempotence: duplicates get the first offset, gaps and old epochs are
+// refused.
+func TestIdempotence(t *testing.T) {
+	w := startWorld(t)
+	w.createTopic("t", 1)
+	c := w.connect()
+	for _, step := range []struct {
+		name     string
+		epoch    kafka.ProducerEpoch
+		sequence int32
+		values   []string
+		want     outcome
+	}{
+		{"first", 0, 0, []string{"a", "b"}, outcome{0, 0}},
+		{"second", 0, 2, []string{"c"}, outcome{0, 2}},
+		{"third", 0, 3, []string{"d"}, outcome{0, 3}},
+		{"third again", 0, 3, []string{"d"}, outcome{0, 3}},
+		{"first again", 0, 0, []string{"a", "b"}, outcome{0, 0}},
+		{"gap", 0, 5, []string{"x"}, outcome{kafka.ErrOutOfOrderSequenceNumber, -1}},
+		{"new epoch", 1, 0, []string{"e"}, outcome{0, 4}},
+		{"new epoch in the middle", 2, 7, []string{"x"}, outcome{kafka.ErrOutOfOrderSequenceNumber, -1}},
+		{"old epoch", 0, 4, []string{"x"}, outcome{kafka.ErrInvalidProducerEpoch, -1}},
+		{"goes on", 1, 1, []string{"f"}, outcome{0, 5}},
+	} {
+		p := c.produced(produceOf(9, "t", 0, idempotent(7, step.epoch, step.sequence, step.values...)))
+		if got := outcomeOf(p); got != step.want {
+			t.Errorf("%s: %v (%s), want %v", step.name, got, text(p.ErrorMessage), step.want)
+		}
+		if (p.ErrorCode != 0) != (text(p.ErrorMessage) != "") {
+			t.Errorf("%s: code %d and message %q", step.name, p.ErrorCode, text(p.ErrorMessage))
+		}
+	}
+	if got := w.values("t", 0); got != "a b c d e f" {
+		t.Errorf("the log has %q", got)
+	}
+}
+
+// values fetches a whole partition.
+func (w *world) values(topic string, partition int32) string {
+	w.t.Helper()
+	c := w.connect()
+	req := fetchOf(12, w.plane.Image().Topic(topic), 0)
+	req.Topics[0].Partitions[0].Partition, req.MinBytes = partition, 0
+	resp := c.ask(req).(*kmsg.FetchResponse)
+	return valuesIn(w.t, resp.Topics[0].Partitions[0].RecordBatches)
+}
+
+// refusals are record data that no topic takes.
+func refusals() map[string]struct {
+	records []byte
+	code    kafka.Code
+	message string
+} {
+	good := batchOf("v", "w")
+	future := record.NewBuilder(record.CodecNone, 0)
+	future.Append(time.Now().Add(1000*time.Hour).UnixMilli(), nil, []byte("v"), nil)
+	set16 := func(at int, v int16) []byte {
+		return edited(good, func(b []byte) { binary.BigEndian.PutUint16(b[at:], uint16(v)) })
+	}
+	type refusal = struct {
+		records []byte
+		code    kafka.Code
+		message string
+	}
+	return map[string]refusal{
+		"nothing":        {nil, kafka.ErrInvalidRecord, "no record batch"},
+		"empty":          {[]byte{}, kafka.ErrInvalidRecord, "no record batch"},
+		"cut off":        {good[:len(good)-1], kafka.ErrCorruptMessage, "ends before the batch"},
+		"a few bytes":    {good[:5], kafka.ErrCorruptMessage, "ends before the batch"},
+		"wrong checksum": {append(append([]byte(nil), good[:len(good)-1]...), 'z'), kafka.ErrCorruptMessage, "checksum"},
+		"old magic":      {edited(good, func(b []byte) { b[magicAt] = 1 }), kafka.ErrInvalidRecord, "magic"},
+		"control batch":  {set16(attributesAt, 0x30), kafka.ErrInvalidRecord, "control"},
+		"unknown codec":  {set16(attributesAt, 7), kafka.ErrUnsupportedCompressionType, "unknown"},
+		"wrong count": {edited(good, func(b []byte) {
+			binary.BigEndian.PutUint32(b[countAt:], 3)
+		}), kafka.ErrInvalidRecord, "3 records"},
+		"transactional": {edited(idempotent(1, 0, 0, "v"), func(b []byte) {
+			b[attributesAt+1] |= 0x10
+		}), kafka.ErrInvalidTxnState, "transaction"},
+		"too large":     {batchOf(strings.Repeat("x", 2000)), kafka.ErrMessageTooLarge, "max.message.bytes"},
+		"in the future": {append([]byte(nil), future.Build()...), kafka.ErrInvalidTimestamp, "timestamp"},
+		"two batches":   {append(append([]byte(nil), good...), good...), kafka.ErrInvalidRecord, "one record batch"},
+		"and garbage":   {append(append([]byte(nil), good...), 1, 2, 3), kafka.ErrCorruptMessage, "ends before"},
+	}
+}
+
+// TestRefusedBatches: each has its code and says why; nothing of it is kept.
+func TestRefusedBatches(t *testing.T) {
+	w := startWorld(t)
+	w.createTopic("t", 1, "max.message.bytes=1500")
+	w.createTopic("compacted", 1, "cleanup.policy=compact")
+	w.createTopic(metadata.OffsetsTopic, 1, "cleanup.policy=compact")
+	c := w.connect()
+	check := func(name string, req *kmsg.ProduceRequest, code kafka.Code, message string) {
+		t.Helper()
+		p := c.produced(req)
+		if kafka.Code(p.ErrorCode) != code || p.BaseOffset != -1 || p.LogAppendTime != -1 {
+			t.Errorf("%s: %v, offset %d, time %d; want %v", name, kafka.Code(p.ErrorCode), p.BaseOffset, p.LogAppendTime, code)
+		}
+		if !strings.Contains(text(p.ErrorMessage), message) {
+			t.Errorf("%s: the message is %q, want it to have %q", name, text(p.ErrorMessage), message)
+		}
+	}
+	for name, r := range refusals() {
+		check(name, produceOf(9, "t", 0, r.records), r.code, r.message)
+	}
+	zstd := record.NewBuilder(record.CodecZstd, 0)
+	zstd.Append(time.Now().UnixMilli(), nil, []byte("v"), nil)
+	req := produceOf(6, "t", 0, append([]byte(nil), zstd.Build()...))
+	if p := c.produced(req); kafka.Code(p.ErrorCode) != kafka.ErrUnsupportedCompressionType {
+		t.Errorf("zstd in version 6: %v", kafka.Code(p.ErrorCode))
+	}
+	check("internal topic", produceOf(9, metadata.OffsetsTopic, 0, batchOf("v")), kafka.ErrInvalidTopicException, "internal")
+	check("no topic", produceOf(9, "nowhere", 0, batchOf("v")), kafka.ErrUnknownTopicOrPartition, "no topic nowhere")
+	check("no partition", produceOf(9, "t", 7, batchOf("v")), kafka.ErrUnknownTopicOrPartition, "no partition 7")
+	check("negative partition", produceOf(9, "t", -1, batchOf("v")), kafka.ErrUnknownTopicOrPartition, "no partition -1")
+	byID := produceOf(13, "", 0, batchOf("v"))
+	byID.Topics[0].TopicID = [16]byte{1, 2}
+	check("no topic id", byID, kafka.ErrUnknownTopicID, "no topic has the id")
+	byID.Topics[0].TopicID = [16]byte{}
+	check("zero topic id", byID, kafka.ErrUnknownTopicID, "no topic has the id")
+	acks := produceOf(9, "t", 0, batchOf("v"))
+	acks.Acks = 2
+	check("acks", acks, kafka.ErrInvalidRequiredAcks, "acks must be")
+
+	keyless := record.NewBuilder(record.CodecNone, 0)
+	keyless.Append(time.Now().UnixMilli(), []byte("k"), []byte("v"), nil)
+	keyless.Append(time.Now().UnixMilli(), nil, []byte("v"), nil)
+	p := c.produced(produceOf(9, "compacted", 0, append([]byte(nil), keyless.Build()...)))
+	if kafka.Code(p.ErrorCode) != kafka.ErrInvalidRecord || len(p.ErrorRecords) != 1 || p.ErrorRecords[0].RelativeOffset != 1 {
+		t.Errorf("a record without key in a compacted topic: %+v", p)
+	}
+	for _, topic := range []string{"t", "compacted", metadata.OffsetsTopic} {
+		if end := w.partition(topic, 0).Log().LogEndOffset(); end != 0 {
+			t.Errorf("%s ends at %d: something was kept", topic, end)
+		}
+	}
+}
+
+// TestProduceToMany: partitions stand for themselves, and the answer keeps
+// their order.
+func TestProduceToMany(t *testing.T) {
+	w := startWorld(t)
+	w.createTopic("a", 2)
+	w.createTopic("b", 1)
+	req := produceOf(9, "a", 1, batchOf("a1"))
+	req.Topics[0].Partitions = append(req.Topics[0].Partitions,
+		kmsg.ProduceRequestTopicPartition{Partition: 5, Records: batchOf("x")},
+		kmsg.ProduceRequestTopicPartition{Partition: 0, Records: batchOf("a0")})
+	req.Topics = append(req.Topics, produceOf(9, "none", 0, batchOf("x")).Topics[0], produceOf(9, "b", 0, batchOf("b0")).Topics[0])
+	resp := w.connect().ask(req).(*kmsg.ProduceResponse)
+	var got []string
+	for _, rt := range resp.Topics {
+		for _, p := range rt.Partitions {
+			got = append(got, strings.Join([]string{rt.Topic, string(rune('0' + p.Partition)), kafka.Code(p.ErrorCode).String()}, " "))
+		}
+	}
+	want := "a 1 NONE, a 5 UNKNOWN_TOPIC_OR_PARTITION, a 0 NONE, none 0 UNKNOWN_TOPIC_OR_PARTITION, b 0 NONE"
+	if s := strings.Join(got, ", "); s != want {
+		t.Errorf("answer\n%s\nwant\n%s", s, want)
+	}
+	if a0, a1, b0 := w.values("a", 0), w.values("a", 1), w.values("b", 0); a0+a1+b0 != "a0a1b0" {
+		t.Errorf("stored %q, %q, %q", a0, a1, b0)
+	}
+}
+
+// TestLogAppendTime: the answer tells the time that the broker gave.
+func TestLogAppendTime(t *testing.T) {
+	w := startWorld(t)
+	w.createTopic("t", 1, "message.timestamp.type=LogAppendTime")
+	before := time.Now().UnixMilli()
+	p := w.connect().produced(produceOf(9, "t", 0, batchOf("v")))
+	if p.ErrorCode != 0 || p.LogAppendTime < before || p.LogAppendTime > time.Now().UnixMilli() {
+		t.Errorf("log append time %d, code %d", p.LogAppendTime, p.ErrorCode)
+	}
+}
+
+// slowDisk is a disk whose syncs wait.
+type slowDisk struct {
+	gate chan struct{} // Closed: syncs pass.
+	on   chan struct{} // Closed: syncs wait for gate.
+}
+
+func newSlowDisk() *slowDisk {
+	return &slowDisk{gate: make(chan struct{}), on: make(chan struct{})}
+}
+
+func (d *slowDisk) inject(op errorfs.Op) error {
+	if op.Kind != errorfs.Sync {
+		return nil
+	}
+	select {
+	case <-d.on:
+		<-d.gate
+	default:
+	}
+	return nil
+}
+
+// TestAcks: 0 is never answered, 1 before the sync, all after it, and late
+// answers say so.
+func TestAcks(t *testing.T) {
+	disk := newSlowDisk()
+	w := newWorld(t)
+	w.files = errorfs.Wrap(memfs.New(), disk.inject)
+	w.start()
+	w.createTopic("t", 1)
+	w.fill("t", 0, "before")
+	close(disk.on)
+	c := w.connect()
+	none, leader, all := produceOf(9, "t", 0, batchOf("none")), produceOf(9, "t", 0, batchOf("leader")), produceOf(9, "t", 0, batchOf("all"))
+	none.Acks, leader.Acks = 0, 1
+	c.send(none)
+	if got := outcomeOf(c.produced(leader)); got != (outcome{0, 2}) {
+		t.Errorf("acks=1: %v", got)
+	}
+	all.TimeoutMillis = 5
+	p := c.produced(all)
+	if got := outcomeOf(p); got != (outcome{kafka.ErrRequestTimedOut, -1}) || !strings.Contains(text(p.ErrorMessage), "written") {
+		t.Errorf("acks=all without a sync: %v %s", got, text(p.ErrorMessage))
+	}
+	// The next is answered only once the disk goes on, though it came before.
+	waiting := c.send(produceOf(9, "t", 0, batchOf("more")))
+	behind := c.send(leader)
+	close(disk.gate)
+	if got := outcomeOf(onlyProduced(t, c.receive(waiting))); got != (outcome{0, 4}) {
+		t.Errorf("acks=all: %v", got)
+	}
+	if got := outcomeOf(onlyProduced(t, c.receive(behind))); got != (outcome{0, 5}) {
+		t.Errorf("acks=1 behind it: %v", got)
+	}
+	w.fill("t", 0, "end") // Acknowledged: all before it can be read.
+	if got := w.values("t", 0); got != "before none leader all more leader end" {
+		t.Errorf("the log has %q", got)
+	}
+}
+
+// TestUnansweredFailure: with acks=0 a failure can only be told by closing the
+// connection, after the answers before it.
+func TestUnansweredFailure(t *testing.T) {
+	w := startWorld(t)
+	w.createTopic("t", 1)
+	c := w.connect()
+	bad := produceOf(9, "t", 3, batchOf("bad"))
+	bad.Acks = 0
+	good := c.sendAll(produceOf(9, "t", 0, batchOf("good")), bad, produceOf(9, "t", 0, batchOf("too late")))
+	if got := outcomeOf(onlyProduced(t, c.receive(good))); got != (outcome{0, 0}) {
+		t.Errorf("before the failure: %v", got)
+	}
+	c.expectClosed()
+	reason := (<-w.closed).Error()
+	if !strings.Contains(reason, "acks=0") || !strings.Contains(reason, "UNKNOWN_TOPIC_OR_PARTITION") {
+		t.Errorf("closed because of %q", reason)
+	}
+	if got := w.values("t", 0); got != "good" {
+		t.Errorf("the log has %q", got)
+	}
+}
+
+// TestPipelining: requests of a connection are appended and answered in the
+// order they were sent.
+func TestPipelining(t *testing.T) {
+	w := startWorld(t)
+	w.createTopic("t", 1)
+	c := w.connect()
+	ids := make([]int32, 60)
+	for i := range ids {
+		ids[i] = c.send(produceOf(9, "t", 0, idempotent(1, 0, int32(i), "v")))
+	}
+	for i, id := range ids {
+		if got := outcomeOf(onlyProduced(t, c.receive(id))); got != (outcome{0, int64(i)}) {
+			t.Fatalf("answer %d: %v", i, got)
+		}
+	}
+}
+
+// TestProduceWhenLeadershipEnds: what waits for its ack is told, and so is what
+// comes later.
+func TestProduceWhenLeadershipEnds(t *testing.T) {
+	disk := newSlowDisk()
+	w := newWorld(t)
+	w.files = errorfs.Wrap(memfs.New(), disk.inject)
+	w.start()
+	t.Cleanup(func() { close(disk.gate) })
+	w.createTopic("t", 1)
+	w.fill("t", 0, "before")
+	close(disk.on)
+	c := w.connect()
+	waiting := c.send(produceOf(9, "t", 0, batchOf("v")))
+	p := w.partition("t", 0)
+	for p.Log().LogEndOffset() < 2 {
+		w.settle()
+	}
+	p.Resign(false)
+	if got := outcomeOf(onlyProduced(t, c.receive(waiting))); got != (outcome{kafka.ErrNotLeaderOrFollower, -1}) {
+		t.Errorf("the one that waited: %v", got)
+	}
+	if got := outcomeOf(c.produced(produceOf(9, "t", 0, batchOf("v")))); got.code != kafka.ErrNotLeaderOrFollower {
+		t.Errorf("the next: %v", got)
+	}
+	p.Resign(true)
+	if got := outcomeOf(c.produced(produceOf(9, "t", 0, batchOf("v")))); got.code != kafka.ErrUnknownTopicOrPartition {
+		t.Errorf("after the deletion: %v", got)
+	}
+}
