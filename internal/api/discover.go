@@ -25,17 +25,29 @@ const (
 	allClusterOperations = 1<<5 | 1<<7 | 1<<8 | 1<<9 | 1<<10 | 1<<11 | 1<<12
 )
 
-// apiVersions answers every version, known or not: a client must be able to
-// learn what this broker speaks before it speaks it. The answer to an unknown
-// version has the body of version 0, which every client can read.
-func (s *Services) apiVersions(_ context.Context, w *wire.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
+// anyVersion answers ApiVersions requests of versions that are not known, without
+// a look at their bodies: a client must be able to learn what this broker speaks
+// before it speaks it. The answer has the body of version 0, which every client
+// can read.
+func (s *Services) anyVersion(
+	known func(context.Context, *wire.Request) wire.Response,
+) func(context.Context, *wire.Request) wire.Response {
+	return func(ctx context.Context, w *wire.Request) wire.Response {
+		if !w.UnsupportedVersion {
+			return known(ctx, w)
+		}
+		w.Release()
+		resp := kmsg.NewPtrApiVersionsResponse()
+		resp.ErrorCode, resp.ApiKeys = int16(kafka.ErrUnsupportedVersion), s.versions
+		return &reply{resp}
+	}
+}
+
+// apiVersions answers the versions that are known.
+func (s *Services) apiVersions(_ context.Context, _ *wire.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
 	resp := &kmsg.ApiVersionsResponse{Version: req.Version}
 	resp.Default()
 	resp.ApiKeys = s.versions
-	if w.UnsupportedVersion {
-		resp.Version, resp.ErrorCode = 0, int16(kafka.ErrUnsupportedVersion)
-		return resp
-	}
 	if req.Version >= 5 {
 		resp.ErrorCode = int16(s.checkIdentity(req))
 	}

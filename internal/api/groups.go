@@ -119,6 +119,9 @@ func (r *groupReply) Deadline() time.Time { return time.Time{} }
 
 // Encode implements wire.Response.
 func (r *groupReply) Encode(w *wire.Writer) error {
+	if !r.Done() {
+		return nil // The connection died first: there is nobody to tell.
+	}
 	w.Append(r.merge(r.answers).AppendTo)
 	return nil
 }

@@ -39,7 +39,7 @@ func (s *Services) Table() map[int16]wire.API {
 		{kmsg.SyncGroup, 0, 5, grouped[kmsg.SyncGroupRequest](s, m)},
 		{kmsg.DescribeGroups, 0, 6, unary(m, s.describeGroups)},
 		{kmsg.ListGroups, 0, 5, unary(m, s.listGroups)},
-		{kmsg.ApiVersions, 0, 5, unary(m, s.apiVersions)},
+		{kmsg.ApiVersions, 0, 5, s.anyVersion(unary(m, s.apiVersions))},
 		{kmsg.CreateTopics, 2, 7, unary(m, s.createTopics)},
 		{kmsg.DeleteTopics, 1, 6, unary(m, s.deleteTopics)},
 		{kmsg.DeleteRecords, 0, 2, unary(m, s.deleteRecords)},

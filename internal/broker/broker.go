@@ -16,11 +16,11 @@
 //	     v                       v
 //	           vfs: the disk
 //
-// Produce: wire.Conn.readLoop -> api.produceHandler -> partition.Append ->
+// Produce: wire.Conn.readLoop -> api.produceAPI -> partition.Append ->
 // commitlog.AppendAsLeader -> vfs.File.WriteAt; then the journal's round ->
 // partition.durable -> Request.Wake -> the answer.
 //
-// Fetch: wire.Conn.readLoop -> api.fetchHandler -> partition.Read ->
+// Fetch: wire.Conn.readLoop -> api.fetchAPI -> partition.Read ->
 // commitlog.Read -> a file range that the connection sends by sendfile; with
 // nothing to read, it parks on the partitions it names.
 //
