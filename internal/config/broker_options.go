@@ -232,7 +232,7 @@ func storageOptions() []Option {
 			Doc:    "How often segments past their retention are looked for.",
 		},
 		{
-			Name: "log.flush.offset.checkpoint.interval.ms", Type: Int, Default: "60000",
+			Name: "log.flush.offset.checkpoint.interval.ms", Type: Int, Default: "5000",
 			Check:  atLeast(1),
 			broker: func(b *Broker) any { return &b.LogCheckpointInterval },
 			Doc: "How often the durable recovery points are written down. After a crash, what is " +

@@ -40,7 +40,8 @@ func TestOptionsAreKafkas(t *testing.T) {
 	differs := map[string]bool{
 		"flush.messages": true, "log.flush.interval.messages": true,
 		"max.decompressed.message.bytes": true, "group.initial.rebalance.delay.ms": true,
-		"queued.max.request.bytes": true, "max.connections": true, "max.connections.per.ip": true,
+		"log.flush.offset.checkpoint.interval.ms": true,
+		"queued.max.request.bytes":                true, "max.connections": true, "max.connections.per.ip": true,
 		"socket.send.buffer.bytes": true, "socket.receive.buffer.bytes": true,
 		"listeners": true, "log.dirs": true, "node.id": true,
 	}

@@ -64,6 +64,7 @@ const pageKafka = `
 | --- | --- | --- | --- |
 | flush.messages | 1 | never | An acknowledged record is on disk. |
 | max.decompressed.message.bytes | 256 MiB a batch | 2 GiB a record | A small request must not cost seconds of work. |
+| log.flush.offset.checkpoint.interval.ms | 5000 | 60000 | What is below the checkpoint is known to be corrupt when it is damaged, and is never cut off as a torn tail. |
 | group.initial.rebalance.delay.ms | 0 | 3000 | A consumer that starts alone does not wait for company. |
 | queued.max.request.bytes | 100 MiB | no limit | Memory stays bounded whatever arrives. |
 | max.connections | 10000 | no limit | The same. |
