@@ -348,8 +348,9 @@ func (l *Log) dropLaterSnapshots() error {
 	if n := len(p.snapshots); l.corruption.Load() != nil || n == 0 || p.snapshots[n-1] <= end {
 		return nil
 	}
-	l.w.newFiles = true
-	return p.forgetSnapshots(l, func(o kafka.Offset) bool { return o > end })
+	// Durably, and now: new batches may reach the disk by the journal or by chance.
+	err := p.forgetSnapshots(l, func(o kafka.Offset) bool { return o > end })
+	return errors.Join(err, l.env.fs.SyncDir(l.dir))
 }
 
 // checkShortfall looks for data that the checkpoint vouches for and that neither
