@@ -2,6 +2,7 @@ package journal
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -364,6 +365,12 @@ func (j *Journal) Replay(fn func(Entry) error) error {
 // replay will begin with what comes next. It is called while Run is not
 // running.
 func (j *Journal) Reset() error {
+	j.mu.Lock()
+	failure := j.failure
+	j.mu.Unlock()
+	if failure != nil && !errors.Is(failure, ErrClosed) {
+		return fmt.Errorf("reset journal: %w", failure) // What is durable is unknown.
+	}
 	if !j.entries {
 		return nil
 	}
