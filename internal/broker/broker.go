@@ -176,7 +176,8 @@ func (b *Broker) openParts() error {
 	})
 	s := b.settings()
 	b.cleaner = cleaner.New(cleaner.Options{
-		Targets: b.compacted, Backoff: s.CleanerBackoff, DedupeBytes: s.CleanerDedupeBufferSize, Logger: b.log,
+		Targets: b.compacted, Threads: int(s.CleanerThreads), Backoff: s.CleanerBackoff,
+		DedupeBytes: s.CleanerDedupeBufferSize, Events: cleaner.LogEvents{Logger: b.log},
 	})
 	b.reach = newDoorbell(b.now, b.log)
 	b.api = &api.Services{

@@ -77,8 +77,12 @@ func newID() kafka.TopicID {
 
 // logConfig is what a topic's configuration means for its logs.
 func logConfig(b *config.Broker, t *config.Topic) commitlog.Config {
+	segmentMs := t.SegmentMs
+	if t.CleanupCompact { // The active segment is never compacted: it must not be older.
+		segmentMs = min(segmentMs, t.MaxCompactionLagMs)
+	}
 	return commitlog.Config{
-		SegmentBytes: int64(t.SegmentBytes), SegmentMs: t.SegmentMs,
+		SegmentBytes: int64(t.SegmentBytes), SegmentMs: segmentMs,
 		IndexIntervalBytes: int64(t.IndexIntervalBytes), IndexMaxBytes: int64(t.SegmentIndexBytes),
 		RetentionMs: t.RetentionMs, RetentionBytes: t.RetentionBytes,
 		MaxMessageBytes:      int(t.MaxMessageBytes),

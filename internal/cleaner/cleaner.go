@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
-	"github.com/strandline/strandline/internal/record"
 )
 
 // Target is a log that may need compaction.
 type Target struct {
-	Log           *commitlog.Log
+	Log *commitlog.Log
+	// HighWatermark is the first offset that may still change.
 	HighWatermark kafka.Offset
 }
 
@@ -24,67 +25,137 @@ type Options struct {
 	// Targets returns the logs to look at; those whose topic is not compacted
 	// are passed over.
 	Targets func() []Target
-	// Backoff is the rest after a round with nothing to do; zero is 15 s.
+	// Threads is how many logs are compacted at once; zero is 1.
+	Threads int
+	// Backoff is the rest after a look that found nothing to do; zero is 15 s.
 	Backoff time.Duration
-	// DedupeBytes bounds the memory of the map of keys; zero is 16 MiB. It is
-	// taken during a round only.
+	// DedupeBytes bounds the memory of all maps of keys together; zero is
+	// 128 MiB. It is taken as it is needed, and during a pass only.
 	DedupeBytes int64
-	// Logger gets one line a pass; nil is silence.
-	Logger *slog.Logger
+	// Events hears what the cleaner does; nil for nobody.
+	Events Events
 }
 
-// Cleaner compacts logs, one at a time.
-type Cleaner struct {
-	options Options
-	keys    *offsetMap
-}
-
-// New returns a Cleaner.
-func New(o Options) *Cleaner {
+func (o *Options) setDefaults() {
+	if o.Threads <= 0 {
+		o.Threads = 1
+	}
 	if o.Backoff <= 0 {
 		o.Backoff = 15 * time.Second
 	}
 	if o.DedupeBytes <= 0 {
-		o.DedupeBytes = 16 << 20
+		o.DedupeBytes = 128 << 20
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
+	if o.Events == nil {
+		o.Events = noEvents{}
 	}
-	return &Cleaner{options: o}
+}
+
+// Cleaner compacts logs.
+type Cleaner struct {
+	options Options
+
+	mu       sync.Mutex // Guards what follows.
+	underWay map[kafka.TopicIDPartition]bool
+	troubles map[kafka.TopicIDPartition]trouble
+}
+
+// trouble is why a log is passed over.
+type trouble struct {
+	failures    int
+	retryAt     time.Time
+	uncleanable bool // Until a restart.
+}
+
+// New returns a Cleaner.
+func New(o Options) *Cleaner {
+	o.setDefaults()
+	return &Cleaner{
+		options:  o,
+		underWay: map[kafka.TopicIDPartition]bool{},
+		troubles: map[kafka.TopicIDPartition]trouble{},
+	}
 }
 
 // Run compacts what needs it until ctx ends.
 func (c *Cleaner) Run(ctx context.Context) error {
-	timer := time.NewTimer(c.options.Backoff)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
+	var g errgroup.Group
+	for range c.options.Threads {
+		g.Go(func() error {
+			c.work(ctx)
 			return nil
-		case <-timer.C:
+		})
+	}
+	return g.Wait()
+}
+
+// work compacts one log after another, the dirtiest first, and rests when none
+// is dirty enough.
+func (c *Cleaner) work(ctx context.Context) {
+	for rest(ctx, c.options.Backoff) {
+		for ctx.Err() == nil && c.cleanNext(ctx) {
 		}
-		c.round(ctx)
-		timer.Reset(c.options.Backoff)
 	}
 }
 
-// round compacts every log that needs it, the dirtiest first, once.
-func (c *Cleaner) round(ctx context.Context) {
-	for _, j := range c.pick(time.Now()) {
-		if ctx.Err() != nil {
-			break
-		}
-		stats, err := c.Clean(j.target.Log, j.target.HighWatermark, time.Now())
-		switch {
-		case errors.Is(err, commitlog.ErrBusy), errors.Is(err, commitlog.ErrDeleted):
-		case err != nil:
-			c.options.Logger.Error("compaction failed", "partition", j.target.Log.ID().String(), "error", err)
-		case stats.BytesBefore > 0:
-			c.options.Logger.Info("log compacted", "partition", j.target.Log.ID().String(),
-				"offset", int64(stats.CleanedTo), "bytes_before", stats.BytesBefore, "bytes_after", stats.BytesAfter)
-		}
+// rest waits, and returns false once ctx has ended.
+func rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
 	}
-	c.keys = nil
+}
+
+// cleanNext does one pass over the dirtiest log. It reports whether there may
+// be more to do.
+func (c *Cleaner) cleanNext(ctx context.Context) bool {
+	t, ok := c.claim(time.Now())
+	if !ok {
+		return false
+	}
+	id, before := t.Log.ID(), t.Log.CleanedTo()
+	stats, err := c.Clean(ctx, t, time.Now())
+	c.settle(id, err)
+	if err == nil && stats.SegmentsBefore > 0 {
+		c.options.Events.Cleaned(id, stats)
+	}
+	return err != nil || t.Log.CleanedTo() > before
+}
+
+// settle notes how a pass ended.
+func (c *Cleaner) settle(id kafka.TopicIDPartition, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.underWay, id)
+	if err == nil {
+		delete(c.troubles, id)
+		return
+	}
+	c.failedLocked(id, err, time.Now())
+}
+
+// maxRetry is the longest wait before a log that failed is tried again.
+const maxRetry = 10 * time.Minute
+
+// failedLocked reports a failure and has the log passed over for a while, or for
+// good.
+func (c *Cleaner) failedLocked(id kafka.TopicIDPartition, err error, now time.Time) {
+	t := c.troubles[id]
+	t.failures++
+	t.retryAt = now.Add(min(c.options.Backoff<<min(t.failures-1, 16), maxRetry))
+	t.uncleanable = isUncleanable(err)
+	c.troubles[id] = t
+	switch {
+	case isPassing(err):
+	case t.uncleanable:
+		c.options.Events.Uncleanable(id, err)
+	default:
+		c.options.Events.Failed(id, err)
+	}
 }
 
 // Stats says what a pass did.
@@ -97,84 +168,44 @@ type Stats struct {
 	SegmentsAfter  int
 }
 
-// Clean does one pass over a log, whether it is dirty enough or not.
-func (c *Cleaner) Clean(l *commitlog.Log, highWatermark kafka.Offset, now time.Time) (Stats, error) {
-	cfg := l.Config()
-	segments, err := l.Cleanable(highWatermark)
+// Clean does one pass over a log, whether it is dirty enough or not. It ends
+// early with ctx; what was done by then counts.
+func (c *Cleaner) Clean(ctx context.Context, t Target, now time.Time) (Stats, error) {
+	l := t.Log
+	stats, err := c.clean(ctx, t, now)
 	if err != nil {
-		return Stats{}, fmt.Errorf("compact %s: %w", l.ID(), err)
+		return stats, fmt.Errorf("compact %s: %w", l.ID(), err)
+	}
+	return stats, nil
+}
+
+func (c *Cleaner) clean(ctx context.Context, t Target, now time.Time) (Stats, error) {
+	l, cfg := t.Log, t.Log.Config()
+	segments, err := l.Cleanable(t.HighWatermark)
+	if err != nil {
+		return Stats{}, err
 	}
 	segments = oldEnough(segments, cfg.MinCompactionLagMs, now.UnixMilli())
-	if dirtyBytes(segments) == 0 && !mayDropTombstones(segments) {
+	if len(segments) == 0 {
 		return Stats{}, nil
 	}
-	if c.keys == nil {
-		c.keys = newOffsetMap(c.options.DedupeBytes)
+	producers, err := lastSequences(l)
+	if err != nil {
+		return Stats{}, err
 	}
 	p := &pass{
-		log: l, cfg: cfg, keys: c.keys, nowMs: now.UnixMilli(),
-		lastOfProducer: map[kafka.ProducerID]kafka.Offset{},
-		builders:       map[record.Codec]*record.Builder{},
+		log: l, cfg: cfg, nowMs: now.UnixMilli(), producers: producers,
+		keys: newOffsetMap(c.options.DedupeBytes / int64(c.options.Threads)),
 	}
-	if err := p.run(segments); err != nil {
-		return p.stats, fmt.Errorf("compact %s: %w", l.ID(), err)
-	}
-	return p.stats, nil
+	err = p.run(ctx, segments)
+	return p.stats, err
 }
 
-// oldEnough cuts the segments off from the first that holds a record younger
-// than min.compaction.lag.ms.
-func oldEnough(segments []commitlog.CleanableSegment, lagMs, nowMs int64) []commitlog.CleanableSegment {
-	for i, s := range segments {
-		if lagMs > 0 && s.LargestTimestamp > nowMs-lagMs {
-			return segments[:i]
-		}
-	}
-	return segments
-}
-
-func dirtyBytes(segments []commitlog.CleanableSegment) int64 {
-	var n int64
-	for _, s := range segments {
-		if !s.Cleaned {
-			n += s.SizeBytes
-		}
-	}
-	return n
-}
-
-// mayDropTombstones tells whether a pass over clean segments alone could make
-// sense: tombstones wait there until their time is over.
-func mayDropTombstones(segments []commitlog.CleanableSegment) bool {
-	for _, s := range segments {
-		if s.Cleaned && s.SizeBytes > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// totalBytes is the size of all segments.
-func totalBytes(segments []commitlog.CleanableSegment) int64 {
-	var n int64
-	for _, s := range segments {
-		n += s.SizeBytes
-	}
-	return n
-}
-
-// dirtyRatio returns how much of the log is dirty, and whether something in it
-// waits for longer than max.compaction.lag.ms.
-func dirtyRatio(segments []commitlog.CleanableSegment, cfg commitlog.Config, nowMs int64) (float64, bool) {
-	total := totalBytes(segments)
-	if total == 0 {
-		return 0, false
-	}
-	overdue := false
-	for _, s := range segments {
-		if !s.Cleaned && cfg.MaxCompactionLagMs < math.MaxInt64 && s.LargestTimestamp < nowMs-cfg.MaxCompactionLagMs {
-			overdue = true
-		}
-	}
-	return float64(dirtyBytes(segments)) / float64(total), overdue
+// isPassing tells whether an error is only that the log changes, closes or is
+// known to be offline, or that the cleaner stops.
+func isPassing(err error) bool {
+	var gone *commitlog.OffsetOutOfRangeError // Retention was faster.
+	return errors.As(err, &gone) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, commitlog.ErrBusy) || errors.Is(err, commitlog.ErrDeleted) ||
+		errors.Is(err, commitlog.ErrOffline) || errors.Is(err, commitlog.ErrTruncating)
 }

@@ -114,7 +114,7 @@ func readLog(t testing.TB, l *commitlog.Log) content {
 func clean(t testing.TB, l *commitlog.Log, nowMs, dedupeBytes int64) cleaner.Stats {
 	t.Helper()
 	c := cleaner.New(cleaner.Options{DedupeBytes: dedupeBytes})
-	stats, err := c.Clean(l, l.LogEndOffset(), time.UnixMilli(nowMs))
+	stats, err := c.Clean(t.Context(), cleaner.Target{Log: l, HighWatermark: l.LogEndOffset()}, time.UnixMilli(nowMs))
 	if err != nil {
 		t.Fatalf("clean: %v", err)
 	}
@@ -337,7 +337,8 @@ func TestEveryOperationOfACompactionFails(t *testing.T) {
 			}
 			return err
 		})
-		_, err := cleaner.New(cleaner.Options{DedupeBytes: 1 << 16}).Clean(l, l.LogEndOffset(), time.UnixMilli(2000))
+		_, err := cleaner.New(cleaner.Options{DedupeBytes: 1 << 16}).Clean(
+			t.Context(), cleaner.Target{Log: l, HighWatermark: l.LogEndOffset()}, time.UnixMilli(2000))
 		if !hit {
 			if err != nil {
 				t.Fatal(err)

@@ -6,13 +6,15 @@ import (
 	"github.com/strandline/strandline/internal/kafka"
 )
 
-// offsetMap holds the latest offset of each key in fixed memory: an open
-// addressed table of hashes.
+// offsetMap holds the latest offset of each key in bounded memory: an open
+// addressed table of hashes that grows as it fills.
+//
+//	Invariant: used <= limit < len(slots), so that a search ends.
 type offsetMap struct {
-	seeds [2]maphash.Seed
-	slots []slot
-	used  int
-	limit int
+	seeds    [2]maphash.Seed
+	slots    []slot
+	used     int
+	maxSlots int
 }
 
 // slot is free while its offset is not positive: offsets are stored plus one.
@@ -21,33 +23,61 @@ type slot struct {
 	offset int64
 }
 
-// slotBytes is the memory of one key.
-const slotBytes = 24
+const (
+	// slotBytes is the memory of one key.
+	slotBytes = 24
+	// maxLoad is how full the table may get, in percent: beyond it probes get
+	// long.
+	maxLoad = 75
+	// firstSlots is how large a table begins, and minSlots what it may have at
+	// the least, whatever the bound.
+	firstSlots = 1024
+	minSlots   = 64
+)
 
-// maxLoad is how full the table may get, in percent: beyond it probes get long.
-const maxLoad = 75
-
-// newOffsetMap returns a map of at most so many bytes, but no fewer than what
-// a few keys need.
+// newOffsetMap returns an empty map that takes at most maxBytes, also while it
+// grows.
 func newOffsetMap(maxBytes int64) *offsetMap {
-	n := max(64, maxBytes/slotBytes)
-	m := &offsetMap{seeds: [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}}
-	m.slots = make([]slot, n)
-	m.limit = int(n * maxLoad / 100)
-	return m
+	most := int(max(minSlots, maxBytes/slotBytes))
+	return &offsetMap{
+		seeds:    [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		slots:    make([]slot, min(firstSlots, most)),
+		maxSlots: most,
+	}
 }
 
-func (m *offsetMap) clear() {
-	clear(m.slots)
-	m.used = 0
+// limit returns how many keys the table takes before it must grow.
+func limit(slots int) int { return slots * maxLoad / 100 }
+
+// reserve makes room for n more keys. It reports false if the bound does not
+// allow that.
+func (m *offsetMap) reserve(n int) bool {
+	for m.used+n > limit(len(m.slots)) {
+		// Both tables are there while one is copied to the other.
+		size := min(2*len(m.slots), m.maxSlots-len(m.slots))
+		if size <= len(m.slots) {
+			return false
+		}
+		m.grow(size)
+	}
+	return true
 }
 
-// room returns how many more keys fit.
-func (m *offsetMap) room() int { return m.limit - m.used }
+func (m *offsetMap) grow(size int) {
+	old := m.slots
+	m.slots = make([]slot, size)
+	for i := range old {
+		if old[i].offset > 0 {
+			*m.find(old[i].hash) = old[i]
+		}
+	}
+}
 
-// put notes that key is at offset; a later offset replaces an earlier one.
+// put notes that key is at offset; a later offset replaces an earlier one. Room
+// for it was reserved.
 func (m *offsetMap) put(key []byte, offset kafka.Offset) {
-	s, hash := m.find(key)
+	hash := m.hash(key)
+	s := m.find(hash)
 	if s.offset == 0 {
 		m.used++
 		s.hash = hash
@@ -57,18 +87,20 @@ func (m *offsetMap) put(key []byte, offset kafka.Offset) {
 
 // latest returns the latest offset of key, or NoOffset.
 func (m *offsetMap) latest(key []byte) kafka.Offset {
-	s, _ := m.find(key)
-	return kafka.Offset(s.offset - 1)
+	return kafka.Offset(m.find(m.hash(key)).offset - 1)
 }
 
-// find returns the key's slot, or the free one that is the key's.
-func (m *offsetMap) find(key []byte) (*slot, [2]uint64) {
-	hash := [2]uint64{maphash.Bytes(m.seeds[0], key), maphash.Bytes(m.seeds[1], key)}
+func (m *offsetMap) hash(key []byte) [2]uint64 {
+	return [2]uint64{maphash.Bytes(m.seeds[0], key), maphash.Bytes(m.seeds[1], key)}
+}
+
+// find returns the slot of a hash, or the free one that is to be its.
+func (m *offsetMap) find(hash [2]uint64) *slot {
 	i := hash[0] % uint64(len(m.slots))
 	for {
 		s := &m.slots[i]
 		if s.offset == 0 || s.hash == hash {
-			return s, hash
+			return s
 		}
 		if i++; i == uint64(len(m.slots)) {
 			i = 0

@@ -1,8 +1,10 @@
 package cleaner
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
@@ -11,32 +13,47 @@ import (
 
 // pass is one compaction of one log.
 type pass struct {
-	log   *commitlog.Log
-	cfg   commitlog.Config
-	keys  *offsetMap
-	nowMs int64
+	log       *commitlog.Log
+	cfg       commitlog.Config
+	nowMs     int64
+	keys      *offsetMap
+	producers map[kafka.ProducerID]producerEnd
 
 	// mapped is where the map of keys ends: records below it may be dropped.
-	mapped         kafka.Offset
-	lastOfProducer map[kafka.ProducerID]kafka.Offset
-	builders       map[record.Codec]*record.Builder
-	stats          Stats
+	mapped       kafka.Offset
+	changed      bool // The segment being written is not what it was.
+	decompressor record.Decompressor
+	builders     [record.CodecZstd + 1]*record.Builder
+	stats        Stats
 }
 
-// maxProducers bounds lastOfProducer; beyond it an empty batch too many is kept.
-const maxProducers = 100_000
+// producerEnd identifies the last batch of a producer.
+type producerEnd struct {
+	epoch    kafka.ProducerEpoch
+	sequence int32
+}
 
-func (p *pass) run(segments []commitlog.CleanableSegment) error {
-	n, err := p.mapKeys(segments)
-	if err != nil || n == 0 {
+// lastSequences returns where each producer that the log knows has got to.
+// Those it has forgotten (producer.id.expiration.ms) need no batch any more.
+func lastSequences(l *commitlog.Log) (map[kafka.ProducerID]producerEnd, error) {
+	entries, err := l.Producers()
+	if err != nil {
+		return nil, err
+	}
+	ends := make(map[kafka.ProducerID]producerEnd, len(entries))
+	for _, e := range entries {
+		ends[e.ProducerID] = producerEnd{e.ProducerEpoch, e.LastSequence}
+	}
+	return ends, nil
+}
+
+func (p *pass) run(ctx context.Context, segments []commitlog.CleanableSegment) error {
+	n, err := p.mapKeys(ctx, segments)
+	if err != nil {
 		return err
 	}
-	segments = segments[:n]
-	if err := p.findProducers(segments); err != nil {
-		return err
-	}
-	for len(segments) > 0 {
-		n, err := p.rewrite(segments)
+	for segments = segments[:n]; len(segments) > 0; {
+		n, err := p.rewrite(ctx, segments)
 		if err != nil {
 			return err
 		}
@@ -45,52 +62,52 @@ func (p *pass) run(segments []commitlog.CleanableSegment) error {
 	return nil
 }
 
+// maxPause bounds the rest between two segments.
+const maxPause = 100 * time.Millisecond
+
+// breathe rests for as long as the work since began took, but not for long:
+// clients come first. It fails once ctx has ended.
+func breathe(ctx context.Context, began time.Time) error {
+	if took := time.Since(began); took > time.Millisecond {
+		rest(ctx, min(took, maxPause))
+	}
+	return ctx.Err()
+}
+
 // errFull ends the reading of keys when the map has no room.
 var errFull = errors.New("map of keys is full")
 
-// mapKeys reads the dirty segments into the map, as many whole ones as fit, and
-// returns how many segments the pass covers.
-func (p *pass) mapKeys(segments []commitlog.CleanableSegment) (int, error) {
-	p.keys.clear()
+// mapKeys reads the dirty part into the map, as far as it has room, and returns
+// how many segments the pass covers.
+func (p *pass) mapKeys(ctx context.Context, segments []commitlog.CleanableSegment) (int, error) {
+	p.mapped = segments[len(segments)-1].EndOffset // If all is clean, tombstones alone may go.
 	for i, s := range segments {
 		if s.Cleaned {
 			continue
 		}
 		p.mapped = s.DirtyFrom
-		err := p.mapSegment(s)
-		if errors.Is(err, errFull) && p.mapped > s.DirtyFrom {
-			// What is mapped of this segment counts for those before it; its own
-			// records are rewritten up to there.
-			return i + 1, nil
-		}
-		if errors.Is(err, errFull) {
+		began := time.Now()
+		switch err := p.mapSegment(s); {
+		case errors.Is(err, errFull) && p.mapped == s.DirtyFrom:
 			return i, nil
-		}
-		if err != nil {
+		case errors.Is(err, errFull):
+			return i + 1, nil // Its records from p.mapped on are all kept.
+		case err != nil:
 			return 0, err
 		}
 		p.mapped = s.EndOffset
-	}
-	if p.mapped == 0 && len(segments) > 0 { // All clean: only tombstones may go.
-		p.mapped = segments[len(segments)-1].EndOffset
+		if err := breathe(ctx, began); err != nil {
+			return 0, err
+		}
 	}
 	return len(segments), nil
 }
 
 func (p *pass) mapSegment(s commitlog.CleanableSegment) error {
 	return p.log.Batches(s.DirtyFrom, s.EndOffset, func(b record.Batch) error {
-		if b.IsControl() {
-			return nil
-		}
-		if int(b.RecordCount()) > p.keys.room() {
-			return errFull
-		}
-		for r, err := range b.Records(p.cfg.MaxDecompressedBytes) {
-			if err != nil {
-				return fmt.Errorf("batch at %d: %w", b.BaseOffset(), err)
-			}
-			if r.Key != nil {
-				p.keys.put(r.Key, b.BaseOffset()+kafka.Offset(r.OffsetDelta))
+		if !b.IsControl() {
+			if err := p.mapBatch(b); err != nil {
+				return err
 			}
 		}
 		p.mapped = b.LastOffset() + 1
@@ -98,43 +115,65 @@ func (p *pass) mapSegment(s commitlog.CleanableSegment) error {
 	})
 }
 
-// findProducers notes each producer's last batch in the segments.
-func (p *pass) findProducers(segments []commitlog.CleanableSegment) error {
-	from, end := segments[0].BaseOffset, segments[len(segments)-1].EndOffset
-	return p.log.Batches(max(from, p.log.LogStartOffset()), end, func(b record.Batch) error {
-		id := b.ProducerID()
-		if _, known := p.lastOfProducer[id]; id >= 0 && (known || len(p.lastOfProducer) < maxProducers) {
-			p.lastOfProducer[id] = b.LastOffset()
+func (p *pass) mapBatch(b record.Batch) error {
+	if !p.keys.reserve(int(b.RecordCount())) {
+		if p.keys.used == 0 {
+			return &TooManyKeysError{b.BaseOffset(), b.RecordCount(), limit(len(p.keys.slots))}
 		}
-		return nil
-	})
+		return errFull
+	}
+	for r, err := range p.records(b) {
+		if err != nil {
+			return err
+		}
+		if r.Key != nil {
+			p.keys.put(r.Key, r.Offset)
+		}
+	}
+	return nil
+}
+
+// records iterates over a batch's records; an error says where the batch is.
+func (p *pass) records(b record.Batch) func(yield func(record.Record, error) bool) {
+	return func(yield func(record.Record, error) bool) {
+		for r, err := range p.decompressor.Records(b, p.cfg.MaxDecompressedBytes) {
+			if err != nil {
+				err = fmt.Errorf("batch at offset %d: %w", b.BaseOffset(), err)
+			}
+			if !yield(r, err) {
+				return
+			}
+		}
+	}
 }
 
 // rewrite replaces the first segments by one: as many as have room in it. It
 // returns how many.
-func (p *pass) rewrite(segments []commitlog.CleanableSegment) (int, error) {
-	from := segments[0].BaseOffset
-	w, err := p.log.BeginRewrite(from)
+func (p *pass) rewrite(ctx context.Context, segments []commitlog.CleanableSegment) (int, error) {
+	w, err := p.log.BeginRewrite(segments[0].BaseOffset)
 	if err != nil {
 		return 0, err
 	}
-	var n int
-	var before int64
-	for n < len(segments) && p.fits(w, from, segments[n], n) {
-		if err := p.copySegment(w, segments[n]); err != nil {
+	p.changed = false
+	before, n := int64(0), 0
+	for n < len(segments) && p.fits(w, segments, n) {
+		began := time.Now()
+		err := p.copySegment(w, segments[n])
+		if err == nil {
+			err = breathe(ctx, began)
+		}
+		if err != nil {
 			w.Abort()
 			return 0, err
 		}
 		before += segments[n].SizeBytes
 		n++
 	}
-	if n == 1 && w.Size() == before && segments[0].Cleaned {
-		w.Abort() // Nothing changed: leave the file alone.
-		return n, nil
-	}
-	cleanedTo := min(segments[n-1].EndOffset, p.mapped)
-	after := w.Size()
-	if err := w.Commit(segments[n-1].EndOffset, cleanedTo); err != nil {
+	cleanedTo, after := min(segments[n-1].EndOffset, p.mapped), w.Size()
+	if n == 1 && !p.changed && after == before {
+		w.Abort() // The segment may stay as it is.
+		p.log.NoteCleaned(cleanedTo)
+	} else if err := w.Commit(segments[n-1].EndOffset, cleanedTo); err != nil {
 		return 0, err
 	}
 	p.stats.CleanedTo = max(p.stats.CleanedTo, cleanedTo)
@@ -145,9 +184,10 @@ func (p *pass) rewrite(segments []commitlog.CleanableSegment) (int, error) {
 	return n, nil
 }
 
-// fits tells whether a segment that loses nothing would still fit into w.
-func (p *pass) fits(w *commitlog.Rewrite, from kafka.Offset, s commitlog.CleanableSegment, n int) bool {
-	return n == 0 || w.Size()+s.SizeBytes <= p.cfg.SegmentBytes && s.EndOffset-from <= 1<<31-1
+// fits tells whether segment number n would still fit into w if it lost nothing.
+func (p *pass) fits(w *commitlog.Rewrite, segments []commitlog.CleanableSegment, n int) bool {
+	s := segments[n]
+	return n == 0 || w.Size()+s.SizeBytes <= p.cfg.SegmentBytes && s.EndOffset-segments[0].BaseOffset <= 1<<31-1
 }
 
 func (p *pass) copySegment(w *commitlog.Rewrite, s commitlog.CleanableSegment) error {
@@ -163,73 +203,79 @@ func (p *pass) copySegment(w *commitlog.Rewrite, s commitlog.CleanableSegment) e
 // filter returns what is to be kept of a batch: all of it, a batch with fewer
 // records, or nothing. The result is good until the next call.
 func (p *pass) filter(b record.Batch) (record.Batch, error) {
-	if b.IsControl() {
+	if b.IsControl() || b.BaseOffset() >= p.mapped {
 		return b, nil
 	}
 	horizon, hasHorizon := b.DeleteHorizon()
-	expired := hasHorizon && p.nowMs >= horizon
-	var kept, tombstones, total int
-	for r, err := range b.Records(p.cfg.MaxDecompressedBytes) {
+	f := filter{keys: p.keys, mapped: p.mapped, expired: hasHorizon && p.nowMs >= horizon}
+	total := 0
+	for r, err := range p.records(b) {
 		if err != nil {
-			return b, fmt.Errorf("batch at %d: %w", b.BaseOffset(), err)
+			return b, err
 		}
 		total++
-		if p.keeps(b, r, expired) {
-			kept++
-			if r.Value == nil {
-				tombstones++
-			}
+		f.keeps(r)
+	}
+	p.stats.RecordsDropped += int64(total - f.kept)
+	setHorizon := f.tombstones > 0 && !hasHorizon
+	switch {
+	case f.kept == 0 && !p.endsProducer(b):
+		p.changed = true
+		return record.Batch{}, nil
+	case f.kept == total && !setHorizon:
+		return b, nil
+	}
+	p.changed = true
+	return p.rebuild(b, f, setHorizon)
+}
+
+// filter decides on the records of one batch.
+type filter struct {
+	keys             *offsetMap
+	mapped           kafka.Offset
+	expired          bool // Readers have had their time to see the tombstones.
+	kept, tombstones int
+}
+
+// keeps tells whether a record stays, and counts those that do.
+func (f *filter) keeps(r record.Record) bool {
+	if r.Offset < f.mapped { // Of later ones, the latest of their key is not known.
+		if r.Key == nil || f.keys.latest(r.Key) > r.Offset || r.Value == nil && f.expired {
+			return false
 		}
 	}
-	p.stats.RecordsDropped += int64(total - kept)
-	switch {
-	case kept == 0 && !p.isLastOfProducer(b):
-		return record.Batch{}, nil
-	case kept == total && (tombstones == 0 || hasHorizon) && total > 0:
-		return b, nil
-	case kept == 0 && total == 0:
-		return b, nil // Kept empty by an earlier pass.
+	f.kept++
+	if r.Value == nil {
+		f.tombstones++
 	}
-	return p.rebuild(b, expired, tombstones > 0 && !hasHorizon)
+	return true
 }
 
-// keeps tells whether a record stays.
-func (p *pass) keeps(b record.Batch, r record.Record, expired bool) bool {
-	offset := b.BaseOffset() + kafka.Offset(r.OffsetDelta)
-	if offset >= p.mapped {
-		return true // Later ones of its key were not looked for.
-	}
-	if r.Key == nil || p.keys.latest(r.Key) > offset {
+// endsProducer tells whether the batch has its producer's last sequence.
+func (p *pass) endsProducer(b record.Batch) bool {
+	if b.ProducerID() < 0 {
 		return false
 	}
-	return r.Value != nil || !expired
-}
-
-func (p *pass) isLastOfProducer(b record.Batch) bool {
-	id := b.ProducerID()
-	if id < 0 {
-		return false
-	}
-	last, known := p.lastOfProducer[id]
-	return !known || last == b.LastOffset()
+	end, known := p.producers[b.ProducerID()]
+	return known && end == producerEnd{b.ProducerEpoch(), b.LastSequence()}
 }
 
 // rebuild makes the batch anew with the records that stay.
-func (p *pass) rebuild(b record.Batch, expired, setHorizon bool) (record.Batch, error) {
-	builder := p.builders[b.Codec()]
-	if builder == nil {
-		builder = record.NewBuilder(b.Codec(), 0)
-		p.builders[b.Codec()] = builder
+func (p *pass) rebuild(b record.Batch, f filter, setHorizon bool) (record.Batch, error) {
+	codec := b.Codec()
+	if p.builders[codec] == nil {
+		p.builders[codec] = record.NewBuilder(codec, record.DefaultLevel)
 	}
+	builder := p.builders[codec]
 	builder.Rewrite(b)
 	if setHorizon {
 		builder.SetDeleteHorizon(p.nowMs + p.cfg.DeleteRetentionMs)
 	}
-	for r, err := range b.Records(p.cfg.MaxDecompressedBytes) {
+	for r, err := range p.records(b) {
 		if err != nil {
-			return b, fmt.Errorf("batch at %d: %w", b.BaseOffset(), err)
+			return b, err
 		}
-		if p.keeps(b, r, expired) {
+		if f.keeps(r) {
 			builder.Keep(r)
 		}
 	}

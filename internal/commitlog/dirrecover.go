@@ -228,9 +228,11 @@ func (d *Dir) takeDoomed() []*segment {
 
 // unlink removes a deleted segment's files and gives up the log's reference.
 func (s *segment) unlink() error {
-	err := removeSegmentFiles(s.fs, s.dir, s.baseOffset)
-	s.release()
-	return err
+	defer s.release()
+	if s.replaced.Load() {
+		return nil // Compaction removed them, and their names may be another's.
+	}
+	return removeSegmentFiles(s.fs, s.dir, s.baseOffset)
 }
 
 // freeBallastIfFull gives the reserved bytes back if the disk has no room left

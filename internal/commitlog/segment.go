@@ -51,6 +51,8 @@ type segment struct {
 	// largest is the largest timestamp; nil until it is known.
 	largest atomic.Pointer[timestampOffset]
 	deleted atomic.Bool
+	// replaced says that compaction gave the segment's names to another.
+	replaced atomic.Bool
 }
 
 // timestampOffset is a timestamp and the offset of the batch that has it.

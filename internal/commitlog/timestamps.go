@@ -22,7 +22,9 @@ type TimestampOffset struct {
 // or after timestamp. It reports false if there is none.
 func (l *Log) OffsetForTimestamp(timestamp int64, upTo kafka.Offset) (TimestampOffset, bool, error) {
 	from := l.LogStartOffset()
-	for _, s := range *l.segments.Load() {
+	segments := l.holdSegments()
+	defer releaseSegments(segments)
+	for _, s := range segments {
 		largest, err := l.largestOf(s)
 		if err != nil {
 			if s.deleted.Load() {
@@ -48,7 +50,9 @@ func (l *Log) OffsetForTimestamp(timestamp int64, upTo kafka.Offset) (TimestampO
 // largest timestamp. It reports false if the log is empty.
 func (l *Log) OffsetOfMaxTimestamp(upTo kafka.Offset) (TimestampOffset, bool, error) {
 	best := timestampOffset{timestamp: noTimestamp}
-	for _, s := range *l.segments.Load() {
+	segments := l.holdSegments()
+	defer releaseSegments(segments)
+	for _, s := range segments {
 		largest, err := l.largestOf(s)
 		if err != nil {
 			if s.deleted.Load() {
@@ -85,6 +89,28 @@ func (l *Log) scanMaxTimestamp(upTo kafka.Offset) (TimestampOffset, bool, error)
 	}
 	return l.findRecord(best.offset, upTo, func(record.Batch) bool { return true },
 		func(r record.Record) bool { return r.Timestamp == best.timestamp })
+}
+
+// holdSegments returns all segments with a reference each: their files stay
+// open whatever retention and compaction do meanwhile.
+func (l *Log) holdSegments() []*segment {
+	for {
+		segments := *l.segments.Load()
+		n := 0
+		for n < len(segments) && segments[n].acquire() {
+			n++
+		}
+		if n == len(segments) {
+			return segments
+		}
+		releaseSegments(segments[:n]) // One is gone, so there is a newer list.
+	}
+}
+
+func releaseSegments(segments []*segment) {
+	for _, s := range segments {
+		s.release()
+	}
 }
 
 // largestOf returns a segment's largest timestamp, without the log's lock unless
@@ -222,7 +248,8 @@ type SegmentInfo struct {
 
 // Segments describes all segments, oldest first.
 func (l *Log) Segments() []SegmentInfo {
-	segments := *l.segments.Load()
+	segments := l.holdSegments()
+	defer releaseSegments(segments)
 	out := make([]SegmentInfo, 0, len(segments))
 	for i, s := range segments {
 		info := SegmentInfo{
