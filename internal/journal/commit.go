@@ -10,7 +10,7 @@ import (
 )
 
 // fileSyncers bounds how many logs' own files are synced at once.
-const fileSyncers = 8
+const fileSyncers = 16
 
 // Run commits what is enqueued until ctx ends; what was enqueued before that
 // is still committed. After a failure it goes on to refuse what comes. It is
@@ -19,8 +19,8 @@ func (j *Journal) Run(ctx context.Context) error {
 	if len(j.recovered) > 0 {
 		return errors.New("run journal: entries were recovered, Reset comes first")
 	}
-	var recycler sync.WaitGroup
-	recycler.Go(func() { j.recycleWhileNeeded(ctx) }) // Ends with ctx; awaited below.
+	var background sync.WaitGroup
+	background.Go(func() { (&recycler{Journal: j, last: time.Now()}).run(ctx) }) // Ends with ctx; awaited below.
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
@@ -38,7 +38,7 @@ func (j *Journal) Run(ctx context.Context) error {
 		}
 		j.commitRound()
 	}
-	recycler.Wait()
+	background.Wait()
 	j.commitRound()
 	j.refuseWaiters()
 	return nil
@@ -49,7 +49,7 @@ func (j *Journal) commitRound() {
 	j.mu.Lock()
 	r, failure := j.filling, j.failure
 	j.number++
-	j.spare.reset(j.number, failure == nil && !j.opt.WithoutFiles && j.files.ready())
+	j.prepareRound(j.spare, time.Now())
 	j.filling, j.spare = j.spare, nil
 	j.forgetLocked()
 	j.mu.Unlock()
@@ -64,6 +64,17 @@ func (j *Journal) commitRound() {
 		j.refuse(r, failure)
 	}
 	j.spare = r
+}
+
+// prepareRound makes a round ready to be filled, after the filling one.
+func (j *Journal) prepareRound(next *round, now time.Time) {
+	next.reset(j.number)
+	next.stage = j.failure == nil && !j.opt.WithoutFiles && j.files.ready()
+	j.inflow.add(j.filling.bytes, now)
+	next.syncAbove = j.opt.FileSyncBytes
+	if j.inflow.perSecond() < float64(j.opt.FileSyncRate) {
+		next.syncAbove *= patience
+	}
 }
 
 // fail makes failure the answer to everything from now on. The committer tells
@@ -136,39 +147,57 @@ func (j *Journal) acknowledge(r *round, syncedFiles bool) {
 	}
 }
 
-// commitStaged writes and syncs the frame.
+// commitStaged writes what was staged as a frame, or as several if no file has
+// room for one.
 func (j *Journal) commitStaged(r *round) error {
-	r.dropAppends()
-	if len(r.entries) == 0 {
-		return nil
-	}
-	ok, err := j.makeRoom(padded(r.n))
-	if err != nil {
-		return err
-	}
-	if !ok {
-		if err := j.commitMarks(r); err != nil || len(r.entries) == 0 {
+	r.dropAppends(0)
+	for from := 0; from < len(r.entries); {
+		to, err := j.roomFor(r, from)
+		if err != nil {
 			return err
 		}
+		if to == from {
+			continue // It was only appends, now dropped.
+		}
+		began := time.Now()
+		if err := j.writeFrame(r.seal(j.nextFrame(), from, to)); err != nil {
+			return err
+		}
+		j.pace.synced(time.Since(began))
+		j.register(r, from, to)
+		from = to
 	}
-	began := time.Now()
-	if err := j.writeFrame(r.seal(j.nextFrame())); err != nil {
-		return err
-	}
-	j.pace.synced(time.Since(began))
-	j.register(r)
 	return nil
 }
 
-// commitMarks makes the best of a round for which no file has room: appends
-// go the way of their own files, and what remains gets room at any price.
-func (j *Journal) commitMarks(r *round) error {
-	r.syncStagedFiles()
-	r.dropAppends()
-	if len(r.entries) == 0 {
-		return nil
+// roomFor makes room for a frame of the entries from one on and returns where
+// it ends. If there is none, appends go the way of their logs' own files, and
+// what remains gets room at any price; nothing may remain.
+func (j *Journal) roomFor(r *round, from int) (to int, err error) {
+	n := r.frameBytes(from, len(r.entries))
+	current, free := j.files.room(n)
+	switch {
+	case n <= current:
+		return len(r.entries), nil
+	case n <= free:
+		to = len(r.entries)
+	default:
+		if to = r.fit(from, current); to == from {
+			to = r.fit(from, free)
+		}
 	}
-	return j.forceRoom(padded(r.n))
+	if to == from {
+		r.syncStagedFiles(from)
+		if to = len(r.entries); to == from {
+			return to, nil
+		}
+		return to, j.forceRoom(r.frameBytes(from, to))
+	}
+	ok, err := j.makeRoom(r.frameBytes(from, to))
+	if err == nil && !ok {
+		panic("journal: the room for a frame is gone")
+	}
+	return to, err
 }
 
 // forceRoom makes room, if need be by recycling at once: there are at least
@@ -187,27 +216,23 @@ func (j *Journal) forceRoom(n int) error {
 	return err
 }
 
-// register remembers which logs have entries in the frame just written.
-func (j *Journal) register(r *round) {
+// register remembers which logs have entries in the frame just written: those
+// from one to another of the round.
+func (j *Journal) register(r *round, from, to int) {
 	sequence, cur := j.writtenSequence.Load(), j.files.current
 	j.entries = true
-	for i := range r.items {
-		it := &r.items[i]
-		if it.appends == 0 && !it.marked {
-			continue
-		}
-		s := it.state
+	for i := from; i < to; i++ {
+		e := r.entries[i]
+		s := r.items[e.slot].state
 		s.lastSequence.Store(sequence)
-		j.maybeSettleLater(s, it.bytes)
 		if s.fileFirst != cur.firstSequence {
 			s.fileFirst = cur.firstSequence
 			cur.logs = append(cur.logs, s)
 		}
-	}
-	for _, e := range r.entries {
 		if e.kind == Truncate {
-			r.items[e.slot].state.truncated = sequence
+			s.truncated = sequence
 		}
+		j.maybeSettleLater(s, r.end(i+1)-e.position)
 	}
 }
 
@@ -293,7 +318,7 @@ func (j *Journal) supersede(r *round) error {
 		if err := j.forceRoom(padded(r.n)); err != nil {
 			return err
 		}
-		if err := j.writeFrame(r.seal(j.nextFrame())); err != nil {
+		if err := j.writeFrame(r.seal(j.nextFrame(), 0, len(r.entries))); err != nil {
 			return err
 		}
 		for _, s := range marked[:n] {

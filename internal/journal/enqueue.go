@@ -18,9 +18,10 @@ func (j *Journal) Enqueue(l Log, base, end kafka.Offset, data []byte) {
 	it := j.filling.item(s)
 	it.wanted, it.end = true, end
 	it.bytes += len(data)
+	j.filling.bytes += len(data)
 	if !it.syncFiles {
 		e := Entry{Kind: Append, ID: s.id, BaseOffset: base, EndOffset: end, Data: data}
-		it.syncFiles = !j.filling.stage || it.bytes > j.opt.FileSyncBytes ||
+		it.syncFiles = !j.filling.stage || it.bytes > j.filling.syncAbove ||
 			!j.filling.maybeStage(it, e)
 	}
 	j.wakeLocked()

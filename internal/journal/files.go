@@ -20,8 +20,9 @@ const (
 	newSuffix  = ".new" // A file that is not yet whole.
 
 	// firstFileBytes is the length of a journal's first two files: ready
-	// soon, and all that a small broker ever needs.
-	firstFileBytes = 2 << 20
+	// soon, and all that a small broker ever needs. Every further one is four
+	// times as long as all before together, up to Options.FileBytes.
+	firstFileBytes = 4 << 20
 	minFileBytes   = 16 * blockBytes
 	// reserveBytes at the end of a file are kept for the frames without
 	// entries that a release and a Reset write.
@@ -30,6 +31,11 @@ const (
 	// every sync on the same disk five times slower meanwhile.
 	zeroBytes = 64 << 10
 	zeroRest  = 2 * time.Millisecond
+	// Files after the first two are made because much comes in: faster.
+	hastyBytes = 256 << 10
+	// Without a rest, and urgentBytes at a time, go the files for want of
+	// which a frame found no room: syncs are slow already then.
+	urgentBytes = 1 << 20
 )
 
 // file is one journal file.
@@ -96,14 +102,14 @@ func (s *fileSet) ready() bool {
 	return s.countLocked() >= 2
 }
 
-// wanting reports whether the recycler has something to do: no file is free
-// and the current one is more than half full, or a frame found no room.
+// wanting reports whether the recycler has something to do: no file is free,
+// or a frame found no room.
 func (s *fileSet) wanting() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.countLocked() < 2 ||
 		s.starved && s.countLocked() < s.opt.MaxFiles ||
-		len(s.free) == 0 && s.current.position > s.current.sizeBytes/2
+		len(s.free) == 0 && len(s.full) > 0
 }
 
 // isStarved reports whether a frame found no room since the last file was made.
@@ -113,14 +119,26 @@ func (s *fileSet) isStarved() bool {
 	return s.starved
 }
 
+// bytesLocked returns the length of all files together.
+func (s *fileSet) bytesLocked() int64 {
+	var n int64
+	for _, f := range slices.Concat(s.full, s.free) {
+		n += f.sizeBytes
+	}
+	if s.current != nil {
+		n += s.current.sizeBytes
+	}
+	return n
+}
+
 // prepare makes another file of zeros and adds it to the free ones, unless ctx
 // ends before. It runs beside the committer: zeroing goes past the page cache,
 // in small writes.
 func (s *fileSet) prepare(ctx context.Context) error {
 	s.mu.Lock()
-	number, size := s.next, s.opt.FileBytes
-	if s.countLocked() < 2 {
-		size = min(size, firstFileBytes)
+	number, size := s.next, min(s.opt.FileBytes, firstFileBytes)
+	if s.countLocked() >= 2 {
+		size = min(s.opt.FileBytes, 4*s.bytesLocked())
 	}
 	s.next++
 	id := s.journalID
@@ -183,12 +201,20 @@ func (s *fileSet) writeEmpty(ctx context.Context, f vfs.File, h fileHeader) erro
 	if err := f.Allocate(0, h.sizeBytes); err != nil {
 		return err
 	}
-	zeros := alignedBytes(int(min(zeroBytes, h.sizeBytes)))
-	for at := int64(0); at < h.sizeBytes; at += int64(len(zeros)) {
+	zeros := alignedBytes(int(min(urgentBytes, h.sizeBytes)))
+	for at := int64(0); at < h.sizeBytes; {
 		n := min(int64(len(zeros)), h.sizeBytes-at)
+		switch {
+		case s.isStarved():
+		case h.sizeBytes > firstFileBytes:
+			n = min(n, hastyBytes)
+		default:
+			n = min(n, zeroBytes)
+		}
 		if _, err := f.WriteAt(zeros[:n], at); err != nil {
 			return err
 		}
+		at += n
 		if err := s.rest(ctx); err != nil {
 			return err
 		}
@@ -220,6 +246,23 @@ func (s *fileSet) removeIfThere(name string) error {
 	return nil
 }
 
+// room returns how long a frame may be in the current file and in a free one,
+// where n bytes are wanted.
+func (s *fileSet) room(n int) (current, free int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current != nil {
+		current = int(min(s.current.sizeBytes-reserveBytes-s.current.position, maxFrameBytes))
+	}
+	for _, f := range s.free {
+		free = max(free, int(min(f.sizeBytes-reserveBytes-blockBytes, maxFrameBytes)))
+	}
+	if max(current, free) < min(n, maxFrameBytes) {
+		s.starved = true
+	}
+	return current, free
+}
+
 // candidate returns the current file and a free one that has room for a frame
 // of n bytes; each may be nil.
 func (s *fileSet) candidate(n int) (current, free *file) {
@@ -230,7 +273,6 @@ func (s *fileSet) candidate(n int) (current, free *file) {
 			return s.current, f
 		}
 	}
-	s.starved = s.current == nil || s.current.position+int64(n) > s.current.sizeBytes-reserveBytes
 	return s.current, nil
 }
 

@@ -46,9 +46,11 @@ type Options struct {
 	// default 1 ms. A round after a pause starts at once.
 	MinGap time.Duration
 	// FileSyncBytes is the number of bytes that one log may add to a round
-	// before its own files are synced instead of journaling a copy; see the
-	// package documentation for how the default came about.
-	FileSyncBytes int
+	// before its own files are synced instead of journaling a copy, by default
+	// 32 KiB. It holds while more than FileSyncRate bytes per second come in,
+	// by default 64 MB; else a log may add 32 times as much. The package
+	// documentation says why.
+	FileSyncBytes, FileSyncRate int
 	// WithoutFiles makes the journal sync the logs' own files always and write
 	// no file of its own but for truncations: right where a sync costs
 	// nothing, as in memory.
@@ -66,6 +68,9 @@ const (
 	defaultMaxFiles      = 8
 	defaultMinGap        = time.Millisecond
 	defaultFileSyncBytes = 32 << 10
+	defaultFileSyncRate  = 64 << 20
+	// patience is how much more of a log is journaled while little comes in.
+	patience = 32
 )
 
 // Kind says what an Entry does.
@@ -113,6 +118,7 @@ type Journal struct {
 	// Of the committer: the goroutine of Run.
 	spare    *round
 	pace     pace
+	inflow   inflow
 	number   uint64 // Of the filling round.
 	release  []byte // One aligned block, for frames without entries.
 	stamped  uint64 // What the newest durable frame says of neededFrom.
@@ -152,11 +158,11 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 	if err := j.scan(); err != nil {
 		return nil, errors.Join(err, j.files.close())
 	}
-	frameBytes := int(min(maxFrameBytes, opt.FileBytes/2))
-	j.filling, j.spare = newRound(frameBytes), newRound(frameBytes)
+	roundBytes := int(min(maxRoundBytes, opt.FileBytes))
+	j.filling, j.spare = newRound(roundBytes), newRound(roundBytes)
 	j.release = alignedBytes(blockBytes)
 	j.number = 1
-	j.filling.reset(j.number, j.files.ready() && !opt.WithoutFiles)
+	j.prepareRound(j.filling, time.Now())
 	return j, nil
 }
 
@@ -173,6 +179,9 @@ func (o *Options) fill() error {
 	}
 	if o.FileSyncBytes == 0 {
 		o.FileSyncBytes = defaultFileSyncBytes
+	}
+	if o.FileSyncRate == 0 {
+		o.FileSyncRate = defaultFileSyncRate
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -20,7 +20,7 @@ import (
 
 // small makes files of 16 blocks, so that tests roll and recycle soon.
 func small() journal.Options {
-	return journal.Options{FileBytes: 16 * 4096, MaxFiles: 3, FileSyncBytes: 8 << 10}
+	return journal.Options{FileBytes: 16 * 4096, MaxFiles: 3, FileSyncBytes: 8 << 10, FileSyncRate: 1}
 }
 
 // start opens a journal that holds nothing and runs it until stop is called.

@@ -33,3 +33,22 @@ func (p *pace) synced(took time.Duration) {
 	}
 	p.cost += (took - p.cost) / 16
 }
+
+// inflow is how many bytes per second are appended: a moving average over
+// inflowWindow.
+type inflow struct {
+	rate float64
+	last time.Time
+}
+
+const inflowWindow = 100 * time.Millisecond
+
+// add notes the bytes appended since the last call.
+func (f *inflow) add(n int, now time.Time) {
+	elapsed := max(now.Sub(f.last), time.Microsecond)
+	f.last = now
+	weight := min(1, float64(elapsed)/float64(inflowWindow))
+	f.rate += (float64(n)/elapsed.Seconds() - f.rate) * weight
+}
+
+func (f *inflow) perSecond() float64 { return f.rate }

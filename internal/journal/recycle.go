@@ -11,9 +11,13 @@ import (
 )
 
 const (
-	// growWithin is how soon after a recycling the next may come before the
-	// journal rather makes another file.
+	// A recycling that is to sync more than growSyncs logs may follow the last
+	// after growWithin; if it would come sooner, the journal rather makes
+	// another file.
 	growWithin = 10 * time.Second
+	growSyncs  = 16
+	// syncAllAbove is how many logs are worth one sync of everything first.
+	syncAllAbove = 64
 	// retryAfter is how long a full disk is left alone.
 	retryAfter = 10 * time.Second
 	// recycleSyncers bounds how many logs are synced at once in the
@@ -24,50 +28,66 @@ const (
 	settleBytes = 1 << 20
 )
 
-// recycleWhileNeeded sees to it that a free file is there before the current
-// one is full.
-func (j *Journal) recycleWhileNeeded(ctx context.Context) {
-	var last, retry time.Time
+// recycler is the journal's work in the background.
+type recycler struct {
+	*Journal
+	last  time.Time // When files were last recycled, or Run began.
+	retry time.Time // When to ask for space again, after the disk was full.
+}
+
+// run sees to it that a free file is there before the current one is full,
+// and that recycling finds little to sync.
+func (r *recycler) run(ctx context.Context) {
 	for {
+		if !r.opt.WithoutFiles {
+			err := r.settle(ctx)
+			for err == nil && ctx.Err() == nil && r.files.wanting() {
+				var done bool
+				if done, err = r.step(ctx); done {
+					break // A later round asks again.
+				}
+			}
+			if err != nil {
+				r.fail(fmt.Errorf("commit journal %s: %w", r.files.dir, err))
+				return
+			}
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-j.recycle:
-		}
-		if err := j.settle(ctx); err != nil {
-			j.fail(fmt.Errorf("commit journal %s: %w", j.files.dir, err))
-			return
-		}
-		for ctx.Err() == nil && j.files.wanting() {
-			now := time.Now()
-			grow := j.files.count() < 2 || j.files.isStarved() || now.Sub(last) < growWithin
-			if grow && j.files.count() < j.opt.MaxFiles && !now.Before(retry) {
-				err := j.files.prepare(ctx)
-				if err == nil {
-					j.log.Info("made a journal file", "dir", j.files.dir, "files", j.files.count())
-					continue
-				}
-				if ctx.Err() != nil {
-					return
-				}
-				if !isDiskFull(err) {
-					j.fail(err)
-					return
-				}
-				retry = now.Add(retryAfter)
-				j.log.Warn("no space for a journal file, acknowledgements are slower meanwhile",
-					"dir", j.files.dir, "error", err)
-			}
-			if !j.files.anyFull() {
-				break // A later round asks again.
-			}
-			if err := j.recycleFull(func() bool { return ctx.Err() != nil }); err != nil {
-				j.fail(fmt.Errorf("commit journal %s: recycle: %w", j.files.dir, err))
-				return
-			}
-			last = now
+		case <-r.recycle:
 		}
 	}
+}
+
+// step makes a file or recycles some, and reports true if it could not.
+func (r *recycler) step(ctx context.Context) (done bool, err error) {
+	now := time.Now()
+	grow := r.files.count() < 2 || r.files.isStarved() ||
+		now.Sub(r.last) < growWithin && len(unsettled(r.files.snapshotFull())) > growSyncs
+	if grow && r.files.count() < r.opt.MaxFiles && !now.Before(r.retry) {
+		err := r.files.prepare(ctx)
+		switch {
+		case err == nil:
+			r.log.Info("made a journal file", "dir", r.files.dir, "files", r.files.count())
+			return false, nil
+		case ctx.Err() != nil:
+			return true, nil
+		case !isDiskFull(err):
+			return false, err
+		}
+		r.retry = now.Add(retryAfter)
+		r.log.Warn("no space for a journal file, acknowledgements are slower meanwhile",
+			"dir", r.files.dir, "error", err)
+	}
+	if !r.files.anyFull() {
+		return true, nil
+	}
+	if err := r.recycleFull(func() bool { return ctx.Err() != nil }); err != nil {
+		return false, fmt.Errorf("recycle: %w", err)
+	}
+	r.last = now
+	return false, nil
 }
 
 // isDiskFull reports whether err goes away when space is freed.
@@ -86,25 +106,23 @@ func (j *Journal) recycleFull(stopped func() bool) error {
 	if len(files) == 0 {
 		return nil
 	}
-	last := files[len(files)-1].lastSequence
 	covered := j.writtenSequence.Load()
+	logs := unsettled(files)
+	if all, ok := j.files.fs.(wholeSyncer); ok && len(logs) > syncAllAbove {
+		// It makes the many syncs that follow cheap, and replaces none.
+		if err := all.SyncAll(); err != nil {
+			return err
+		}
+	}
 	g := errgroup.Group{}
 	g.SetLimit(recycleSyncers)
-	seen := map[*logState]bool{}
-	for _, f := range files {
-		for _, s := range f.logs {
-			needed := min(s.lastSequence.Load(), last)
-			if seen[s] || s.gone.Load() || s.syncedSequence.Load() >= needed {
-				continue
+	for _, s := range logs {
+		g.Go(func() error {
+			if stopped() {
+				return nil
 			}
-			seen[s] = true
-			g.Go(func() error {
-				if stopped() {
-					return nil
-				}
-				return j.syncInBackground(s, covered)
-			})
-		}
+			return j.syncInBackground(s, covered)
+		})
 	}
 	if err := g.Wait(); err != nil || stopped() {
 		return err
@@ -112,6 +130,30 @@ func (j *Journal) recycleFull(stopped func() bool) error {
 	j.files.release(files, j.writtenSequence.Load()+1)
 	j.counters.recycled.Add(uint64(len(files)))
 	return nil
+}
+
+// wholeSyncer is what a file system may offer besides.
+type wholeSyncer interface{ SyncAll() error }
+
+// unsettled returns the logs with entries in the files, which are the oldest
+// full ones, that are not in the logs' own files for certain.
+func unsettled(files []*file) []*logState {
+	if len(files) == 0 {
+		return nil
+	}
+	last := files[len(files)-1].lastSequence
+	seen := map[*logState]bool{}
+	var logs []*logState
+	for _, f := range files {
+		for _, s := range f.logs {
+			needed := min(s.lastSequence.Load(), last)
+			if !seen[s] && !s.gone.Load() && s.syncedSequence.Load() < needed {
+				seen[s] = true
+				logs = append(logs, s)
+			}
+		}
+	}
+	return logs
 }
 
 // syncInBackground makes the log's entries in frames up to covered, the newest

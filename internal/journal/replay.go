@@ -363,7 +363,7 @@ func (j *Journal) Replay(fn func(Entry) error) error {
 
 // Reset drops all entries, after their logs' own files have been synced: a
 // replay will begin with what comes next. It is called while Run is not
-// running.
+// running, and refused after a failure.
 func (j *Journal) Reset() error {
 	j.mu.Lock()
 	failure := j.failure

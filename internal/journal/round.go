@@ -2,6 +2,7 @@ package journal
 
 import (
 	"slices"
+	"sort"
 	"sync/atomic"
 	"unsafe"
 
@@ -9,8 +10,14 @@ import (
 	"github.com/strandline/strandline/internal/vfs"
 )
 
-// maxFrameBytes bounds what one round may stage. Memory is touched only as far
-// as rounds have filled it.
+// maxRoundBytes bounds what one round may stage. Memory is touched only as far
+// as rounds have filled it: kilobytes, but for the round after a hiccup of the
+// disk. It is large because the way out of it is dear with many logs: where
+// syncing a thousand files takes 0.1 s, 10 MB come in meanwhile at 100 MB/s, and
+// a smaller buffer would be too small again, round after round.
+const maxRoundBytes = 16 << 20
+
+// maxFrameBytes bounds a frame; a longer round becomes several.
 const maxFrameBytes = 8 << 20
 
 // maxMarkBytes bounds the entries without data of one round.
@@ -68,6 +75,7 @@ type staged struct {
 // is filled under Journal.mu, the other belongs to the committer.
 type round struct {
 	number uint64
+	bytes  int    // Appended, staged or not.
 	buf    []byte // Aligned for O_DIRECT; the first frameHeaderSize bytes are kept free.
 	n      int    // Bytes used of buf.
 	// markBytes are staged entries that are no Append. They are few by far:
@@ -79,10 +87,12 @@ type round struct {
 	// stage says whether appends may be staged: a file is ready to take them.
 	stage    bool
 	signaled bool
+	// syncAbove is how much a log may append before its own files are synced.
+	syncAbove int
 }
 
-func newRound(frameBytes int) *round {
-	return &round{buf: alignedBytes(frameBytes), n: frameHeaderSize}
+func newRound(sizeBytes int) *round {
+	return &round{buf: alignedBytes(sizeBytes), n: frameHeaderSize}
 }
 
 // alignedBytes returns zeroed memory as a Direct file needs it.
@@ -93,9 +103,9 @@ func alignedBytes(n int) []byte {
 }
 
 // reset makes the round ready to be filled again.
-func (r *round) reset(number uint64, stage bool) {
-	r.number, r.n, r.stage, r.signaled = number, frameHeaderSize, stage, false
-	r.markBytes = 0
+func (r *round) reset(number uint64) {
+	r.number, r.n, r.bytes, r.markBytes = number, frameHeaderSize, 0, 0
+	r.stage, r.signaled = false, false
 	clear(r.items) // Drop the references to logs.
 	clear(r.waiters)
 	r.items, r.entries, r.waiters = r.items[:0], r.entries[:0], r.waiters[:0]
@@ -125,8 +135,7 @@ func (r *round) maybeStage(it *item, e Entry) bool {
 // instead; it reports false if it is full of marks.
 func (r *round) maybeStageMark(it *item, e Entry) bool {
 	if len(r.buf)-r.n < entryHeaderSize {
-		r.syncStagedFiles()
-		r.dropAppends()
+		r.syncStagedFiles(0)
 	}
 	it.marked = true
 	return r.maybeMark(it.state.slot, e)
@@ -153,28 +162,52 @@ func (r *round) maybePut(slot int, e Entry) bool {
 	return true
 }
 
-// syncStagedFiles has the own files of all logs synced that staged appends.
-func (r *round) syncStagedFiles() {
-	for i := range r.items {
-		r.items[i].syncFiles = r.items[i].syncFiles || r.items[i].appends > 0
+// syncStagedFiles has the own files of all logs synced that staged appends
+// after the first from entries, and drops those.
+func (r *round) syncStagedFiles(from int) {
+	for _, e := range r.entries[from:] {
+		if e.kind == Append {
+			r.items[e.slot].syncFiles = true
+		}
 	}
+	r.dropAppends(from)
 }
 
-// dropAppends removes the staged appends of logs whose own files are going to
-// be synced: a log's round is durable in one place, and the frame is shorter.
-func (r *round) dropAppends() {
+// end returns the position in the buffer after the first n entries.
+func (r *round) end(n int) int {
+	if n < len(r.entries) {
+		return r.entries[n].position
+	}
+	return r.n
+}
+
+// fit returns up to which entry those after the first from make a frame of at
+// most limit bytes.
+func (r *round) fit(from, limit int) int {
+	limit += r.end(from) - frameHeaderSize
+	return from + sort.Search(len(r.entries)-from, func(i int) bool { return r.end(from+i+1) > limit })
+}
+
+// frameBytes returns the length of a frame of the entries from one to another,
+// padding included.
+func (r *round) frameBytes(from, to int) int {
+	return padded(frameHeaderSize + r.end(to) - r.end(from))
+}
+
+// dropAppends removes the staged appends, but for those among the first from
+// entries, of logs whose own files are going to be synced: a log's round is
+// durable in one place, and the frame is shorter.
+func (r *round) dropAppends(from int) {
 	if !slices.ContainsFunc(r.items, func(it item) bool { return it.syncFiles && it.appends > 0 }) {
 		return
 	}
-	kept, n := r.entries[:0], frameHeaderSize
-	for i, e := range r.entries {
+	// What is kept of the entries overwrites them, but never one not yet read.
+	kept, n := r.entries[:from], r.end(from)
+	for i := from; i < len(r.entries); i++ {
+		e, end := r.entries[i], r.end(i+1)
 		if e.kind == Append && r.items[e.slot].syncFiles {
 			r.items[e.slot].appends--
 			continue
-		}
-		end := r.n
-		if i+1 < len(r.entries) {
-			end = r.entries[i+1].position
 		}
 		size := copy(r.buf[n:], r.buf[e.position:end])
 		kept = append(kept, staged{n, e.slot, e.kind})
@@ -183,11 +216,18 @@ func (r *round) dropAppends() {
 	r.entries, r.n = kept, n
 }
 
-// seal turns the staged entries into a frame and returns it with its padding.
-func (r *round) seal(h frameHeader) []byte {
-	end := padded(r.n)
-	clear(r.buf[r.n:end])
-	h.count = len(r.entries)
-	h.put(r.buf[:r.n])
-	return r.buf[:end]
+// seal turns the entries from one to another into a frame and returns it with
+// its padding: in place if they are all there are, else in other memory.
+func (r *round) seal(h frameHeader, from, to int) []byte {
+	buf, n := r.buf, r.n
+	if from > 0 || to < len(r.entries) {
+		n = frameHeaderSize + r.end(to) - r.end(from)
+		buf = alignedBytes(padded(n))
+		copy(buf[frameHeaderSize:], r.buf[r.end(from):r.end(to)])
+	}
+	end := padded(n)
+	clear(buf[n:end])
+	h.count = to - from
+	h.put(buf[:n])
+	return buf[:end]
 }
