@@ -73,11 +73,3 @@ func failOnce(t *testing.T, n int64) bool {
 	}
 	return failure != nil
 }
-
-// must ends the test on an error of the scenery.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
