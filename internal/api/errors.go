@@ -50,6 +50,8 @@ func codeOf(err error) kafka.Code {
 		return kafka.ErrNotEnoughReplicas
 	case errors.As(err, &outOf):
 		return kafka.ErrOffsetOutOfRange
+	case errors.Is(err, commitlog.ErrFrozen):
+		return kafka.ErrKafkaStorageError
 	case errors.As(err, &corrupt), errors.Is(err, record.ErrShort):
 		return kafka.ErrCorruptMessage
 	case errors.As(err, &sequence):

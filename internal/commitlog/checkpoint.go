@@ -33,6 +33,10 @@ type checkpointEntry struct {
 	epochStart    kafka.Offset      // and where it begins; NoOffset if unknown.
 	largest       timestampOffset   // Of the batches of that segment below position.
 	flags         uint32
+	// knownEnd, if above recoveryPoint, is the offset below which everything was
+	// durable once: of a log that was truncated, which is read from an earlier
+	// place on, or is frozen, because a part of that is damaged or missing.
+	knownEnd kafka.Offset
 }
 
 // entryNoProducers says that no producer had state at recoveryPoint, so that
@@ -56,10 +60,14 @@ type checkpoint struct {
 // The layout of a checkpoint file; see docs/format/checkpoint.md.
 const (
 	checkpointMagic      = 0x534c434b // "SLCK"
-	checkpointVersion    = 1
+	checkpointVersion    = 2
 	checkpointHeaderSize = 32
-	checkpointEntrySize  = 100
+	checkpointEntrySize  = 108
 	checkpointClean      = 1 << 0
+
+	// Version 1 had no header CRC and no knownEnd.
+	checkpointVersion1   = 1
+	checkpointEntrySize1 = 100
 )
 
 // checkpointNames are the two files that are written in turn.
@@ -100,13 +108,15 @@ func appendCheckpointEntry(buf []byte, id kafka.TopicIDPartition, c checkpointEn
 	buf = be.AppendUint64(buf, uint64(c.epochStart))
 	buf = be.AppendUint64(buf, uint64(c.largest.timestamp))
 	buf = be.AppendUint64(buf, uint64(c.largest.offset))
-	return be.AppendUint32(buf, c.flags)
+	buf = be.AppendUint32(buf, c.flags)
+	return be.AppendUint64(buf, uint64(c.knownEnd))
 }
 
-// endCheckpoint sets the count and the CRC.
+// endCheckpoint sets the count and the CRCs.
 func endCheckpoint(buf []byte) []byte {
 	be := binary.BigEndian
 	be.PutUint32(buf[20:], uint32((len(buf)-checkpointHeaderSize)/checkpointEntrySize))
+	be.PutUint32(buf[24:], crc32.Checksum(buf[:24], castagnoli))
 	return be.AppendUint32(buf, crc32.Checksum(buf, castagnoli))
 }
 
@@ -117,11 +127,19 @@ func decodeCheckpoint(data []byte) (*checkpoint, error) {
 	if len(data) < checkpointHeaderSize+4 || be.Uint32(data) != checkpointMagic {
 		return nil, errors.New("no checkpoint")
 	}
-	if v := be.Uint32(data[4:]); v != checkpointVersion {
-		return nil, fmt.Errorf("checkpoint version %d is unknown", v)
+	entrySize := uint64(checkpointEntrySize)
+	switch v := be.Uint32(data[4:]); {
+	case v == checkpointVersion1:
+		entrySize = checkpointEntrySize1
+	case be.Uint32(data[24:]) != crc32.Checksum(data[:24], castagnoli):
+		return nil, errors.New("CRC of the header does not match")
+	case v > checkpointVersion:
+		return nil, &NewerFormatError{Version: int(v), Known: checkpointVersion}
+	case v < checkpointVersion1:
+		return nil, errors.New("no version")
 	}
 	count := uint64(be.Uint32(data[20:]))
-	size := checkpointHeaderSize + count*checkpointEntrySize
+	size := checkpointHeaderSize + count*entrySize
 	if size+4 > uint64(len(data)) {
 		return nil, fmt.Errorf("%d entries do not fit into %d bytes", count, len(data))
 	}
@@ -133,8 +151,11 @@ func decodeCheckpoint(data []byte) (*checkpoint, error) {
 		clean:    be.Uint32(data[16:])&checkpointClean != 0,
 		entries:  make(map[kafka.TopicIDPartition]checkpointEntry, count),
 	}
-	for e := data[checkpointHeaderSize:size]; len(e) > 0; e = e[checkpointEntrySize:] {
+	for e := data[checkpointHeaderSize:size]; len(e) > 0; e = e[entrySize:] {
 		id, entry := decodeCheckpointEntry(e)
+		if entrySize == checkpointEntrySize {
+			entry.knownEnd = kafka.Offset(be.Uint64(e[checkpointEntrySize1:]))
+		}
 		c.entries[id] = entry
 	}
 	return c, nil
@@ -164,26 +185,37 @@ func decodeCheckpointEntry(e []byte) (kafka.TopicIDPartition, checkpointEntry) {
 }
 
 // loadCheckpoint reads the newer of the two files. With neither it returns an
-// empty checkpoint, and lost tells whether there was one that can't be read.
-func loadCheckpoint(fsys vfs.FS) (c *checkpoint, lost bool, err error) {
+// empty checkpoint, and lost says why if there was one that can't be read. It is
+// an error if either is of a newer version.
+func loadCheckpoint(fsys vfs.FS) (c *checkpoint, lost, err error) {
 	c = &checkpoint{entries: map[kafka.TopicIDPartition]checkpointEntry{}}
 	found := false
 	for i := range uint64(2) {
-		data, err := readFile(fsys, checkpointName(i))
+		name := checkpointName(i)
+		data, err := readFile(fsys, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, false, err
+			return nil, nil, err
 		}
 		other, err := decodeCheckpoint(data)
+		var newer *NewerFormatError
+		if errors.As(err, &newer) {
+			newer.Path = name
+			return nil, nil, newer
+		}
 		if err != nil {
-			lost = true // Torn while it was written, normally: the other counts.
+			// Torn while it was written, normally: the other counts.
+			lost = errors.Join(lost, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
 		if !found || other.sequence > c.sequence {
 			c, found = other, true
 		}
 	}
-	return c, lost && !found, nil
+	if found {
+		lost = nil
+	}
+	return c, lost, nil
 }

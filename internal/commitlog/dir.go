@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/strandline/strandline/internal/journal"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs"
 )
@@ -94,9 +95,19 @@ func OpenDir(fsys vfs.FS, o DirOptions) (*Dir, error) {
 }
 
 func (d *Dir) open() error {
-	meta, err := loadMeta(d.fs, d.options.Fresh)
+	// First what may refuse the directory; it has changed nothing by then.
+	meta, fresh, err := loadMeta(d.fs, d.options.Fresh)
 	if err != nil {
 		return err
+	}
+	c, lost, err := loadCheckpoint(d.fs)
+	if err != nil {
+		return fmt.Errorf("read checkpoint: %w", err)
+	}
+	if fresh {
+		if err := replaceFile(d.fs, metaName, meta.encode(), true); err != nil {
+			return err
+		}
 	}
 	d.meta = meta
 	if err := d.freeBallastIfFull(); err != nil {
@@ -109,14 +120,51 @@ func (d *Dir) open() error {
 		fs: d.fs, events: d.options.Events, checkpoint: d.writeCheckpoint, doom: d.doom,
 		wake: make(chan struct{}, 1),
 	}
-	if d.options.openJournal == nil {
-		d.options.openJournal = openJournal
-	}
-	if d.journal, err = d.options.openJournal(d.fs, d.options, d.env); err != nil {
+	if err := d.openJournal(c.clean); err != nil {
 		return fmt.Errorf("open journal: %w", err)
 	}
 	d.env.commit = d.journal
-	return d.recover()
+	return d.recover(c, lost)
+}
+
+// openJournal opens the journal. After a clean stop nothing in it is needed: a
+// damaged one is put aside then.
+func (d *Dir) openJournal(clean bool) error {
+	open := d.options.openJournal
+	if open == nil {
+		open = openJournal
+	}
+	j, err := open(d.fs, d.options, d.env)
+	var corrupt *journal.CorruptionError
+	if clean && errors.As(err, &corrupt) {
+		var aside string
+		if aside, err = d.putJournalAside(); err != nil {
+			return errors.Join(corrupt, err)
+		}
+		d.options.Events.Alarm("the journal is damaged and was put aside in "+aside+"; after a clean stop "+
+			"nothing in it is needed", corrupt)
+		j, err = open(d.fs, d.options, d.env)
+	}
+	if err != nil {
+		return err
+	}
+	d.journal = j
+	return nil
+}
+
+// putJournalAside moves the journal to where nothing reads it but a person.
+func (d *Dir) putJournalAside() (string, error) {
+	if err := makeDir(d.fs, quarantineDir); err != nil {
+		return "", err
+	}
+	to := quarantineDir + "/" + journalDir
+	if err := d.fs.RemoveAll(to); err != nil { // Of an earlier time.
+		return "", err
+	}
+	if err := d.fs.Rename(journalDir, to); err != nil {
+		return "", err
+	}
+	return to, errors.Join(d.fs.SyncDir(quarantineDir), d.fs.SyncDir("."))
 }
 
 // Meta returns whose data this is.
@@ -330,6 +378,10 @@ func (d *Dir) closeClean() error {
 		g.Go(l.settle)
 	}
 	if err := g.Wait(); err != nil {
+		return err
+	}
+	// Before the journal forgets how far the logs are durable.
+	if err := d.writeCheckpointFile(false); err != nil {
 		return err
 	}
 	if err := d.journal.Reset(); err != nil {

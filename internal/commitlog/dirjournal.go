@@ -14,6 +14,10 @@ type JournalOptions = journal.Options
 // commitJournal is what a data directory needs of its journal.
 type commitJournal interface {
 	committer
+	// Coverage is what the journal knew of a log when it was opened, and Covered
+	// lists the logs of which it knew anything.
+	Coverage(id kafka.TopicIDPartition) journal.Coverage
+	Covered() []kafka.TopicIDPartition
 	Replay(fn func(journalEntry) error) error
 	Reset() error
 	Run(ctx context.Context) error
@@ -32,7 +36,12 @@ type journalEntry struct {
 // sharedJournal is the broker-wide journal as logs see it.
 type sharedJournal struct{ *journal.Journal }
 
-func openJournal(fsys vfs.FS, o DirOptions, _ *env) (commitJournal, error) {
+func openJournal(fsys vfs.FS, o DirOptions, e *env) (commitJournal, error) {
+	o.Journal.BeforeRelease = func() {
+		if err := e.checkpoint(); err != nil {
+			e.events.Problem("write checkpoint before the journal goes round", err)
+		}
+	}
 	if err := makeDir(fsys, journalDir); err != nil {
 		return nil, err
 	}

@@ -13,17 +13,18 @@ import (
 )
 
 // recover opens every log on disk and brings all of them to one durable state.
-func (d *Dir) recover() error {
-	c, lost, err := loadCheckpoint(d.fs)
-	if err != nil {
-		return fmt.Errorf("read checkpoint: %w", err)
-	}
+func (d *Dir) recover(c *checkpoint, lost error) error {
 	d.sequence, d.clean = c.sequence, c.clean
-	if err := d.recoverLogs(c, lost); err != nil {
+	if lost != nil {
+		d.options.Events.Alarm("neither checkpoint can be read: all data is read back, and log starts are where "+
+			"the oldest segments begin", lost)
+	}
+	if err := d.recoverLogs(c, lost != nil); err != nil {
 		return err
 	}
-	if err := d.journal.Replay(d.replay); err != nil {
-		return fmt.Errorf("replay journal: %w", err)
+	r := replay{dir: d, kept: map[kafka.TopicIDPartition]*keptEntries{}}
+	if err := r.run(); err != nil {
+		return err
 	}
 	if err := d.finishRecovery(); err != nil {
 		return err
@@ -43,8 +44,10 @@ func (d *Dir) recoverLogs(c *checkpoint, lost bool) error {
 	}
 	g := errgroup.Group{}
 	g.SetLimit(d.options.RecoveryThreads)
+	deleted := map[string]bool{}
 	for _, e := range dirs {
 		if strings.HasSuffix(e.Name(), deletedSuffix) {
+			deleted[e.Name()] = true
 			if err := d.fs.RemoveAll(topicsDir + "/" + e.Name()); err != nil {
 				d.options.Events.Problem("remove deleted log", err)
 			}
@@ -55,7 +58,7 @@ func (d *Dir) recoverLogs(c *checkpoint, lost bool) error {
 			d.options.Events.Problem("not a log, left alone", err)
 			continue
 		}
-		r := recovery{clean: c.clean, lost: lost}
+		r := recovery{clean: c.clean, lost: lost, cover: d.journal.Coverage(id)}
 		if entry, ok := c.entries[id]; ok {
 			r.entry = &entry
 			delete(c.entries, id)
@@ -65,7 +68,14 @@ func (d *Dir) recoverLogs(c *checkpoint, lost bool) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	d.recoverBare(c)
+	for id, entry := range c.entries {
+		d.recoverBare(id, recovery{entry: &entry, cover: d.journal.Coverage(id)})
+	}
+	for _, id := range d.journal.Covered() {
+		if d.logs[id] == nil && !deleted[logDirName(id)+deletedSuffix] {
+			d.recoverBare(id, recovery{cover: d.journal.Coverage(id)})
+		}
+	}
 	return nil
 }
 
@@ -75,7 +85,7 @@ func (d *Dir) recoverOne(id kafka.TopicIDPartition, r recovery) error {
 		// The other logs are none the worse: this one goes offline alone.
 		l = newLog(d.env, id)
 		l.w.hasDir = true
-		l.Failed(fmt.Errorf("recover: %w", err))
+		l.giveUp(r, err)
 	}
 	d.mu.Lock()
 	d.logs[id] = l
@@ -83,17 +93,19 @@ func (d *Dir) recoverOne(id kafka.TopicIDPartition, r recovery) error {
 	return nil
 }
 
-// recoverBare makes logs of checkpoint entries without a directory. If there
-// should be data, finishRecovery finds that it is missing.
-func (d *Dir) recoverBare(c *checkpoint) {
-	for id, entry := range c.entries {
-		l := newLog(d.env, id)
-		l.w.synced, l.w.openedStart = entry, entry.logStart
-		l.logStart.Store(int64(entry.logStart))
-		l.logEnd.Store(int64(entry.logStart))
-		l.durableEnd.Store(int64(entry.logStart))
-		d.logs[id] = l
-	}
+// recoverBare makes a log that the checkpoint or the journal knows and that has
+// no directory. If there should be data that the journal does not have,
+// finishRecovery finds that it is missing.
+func (d *Dir) recoverBare(id kafka.TopicIDPartition, r recovery) {
+	l := newLog(d.env, id)
+	l.w.synced, l.knownEnd = r.point(), r.knownEnd()
+	start := l.w.synced.logStart
+	l.w.openedStart = start
+	l.w.epochsLoaded = true
+	l.logStart.Store(int64(start))
+	l.logEnd.Store(int64(start))
+	l.durableEnd.Store(int64(start))
+	d.logs[id] = l
 }
 
 // wholeSyncer is what a file system may offer besides: one sync of everything in
@@ -172,7 +184,7 @@ func (d *Dir) writeCheckpointFile(clean bool) error {
 	d.sequence++
 	buf := beginCheckpoint(d.checkpointBuf, d.sequence, clean)
 	for _, l := range d.snapshotLogs() {
-		if c := l.checkpointPoint(); c.recoveryPoint > 0 || c.logStart > 0 {
+		if c := l.checkpointPoint(); c.recoveryPoint > 0 || c.logStart > 0 || c.knownEnd > 0 {
 			buf = appendCheckpointEntry(buf, l.id, c)
 		}
 	}

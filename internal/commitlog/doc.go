@@ -32,9 +32,8 @@
 //
 // What a crash may leave at each step, and what the next start does with it:
 //
-//   - Append: part of the bytes. They are above the checkpoint: the tail is cut
-//     at the last whole batch whose CRC holds, then the journal's entries at or
-//     above the log's end are appended again.
+//   - Append: part of the bytes. The tail is cut at the last whole batch whose CRC
+//     holds, then the journal's entries above the log's end are appended again.
 //   - Roll: the new file empty or missing, or indexes of the old segment not
 //     written. An empty last segment is the active one; indexes are rebuilt.
 //   - Creation of a log: a directory without files, or none although the journal
@@ -48,8 +47,27 @@
 //     emptied only after everything that was found or replayed is synced and
 //     the checkpoint says so.
 //
-// Damage below the checkpoint is corruption: it is reported, never served and
-// never cut off, and the log takes no appends until somebody has looked at it.
+// A torn tail looks like rot in the newest data. What tells them apart:
+//
+//		recoveryPoint      X: no whole batch follows      knownEnd
+//		|--- read back ----|------- in doubt -------------|--- never acknowledged
+//
+//	  - knownEnd is known before anything is cut: the end of what the checkpoint or
+//	    the journal says was durable. The journal is given up, whole or in part,
+//	    only after the checkpoint on disk says as much.
+//	  - X >= knownEnd: a torn tail. X < knownEnd and the journal has all of
+//	    [X, knownEnd): cut, and healed by the replay. Otherwise, and when the log
+//	    ends short of knownEnd after the replay: corruption.
+//	  - Corruption freezes a log. Nothing of it changes on disk, what is intact
+//	    below X is served, nothing above, and it takes no appends: no offset below
+//	    knownEnd is given twice. The checkpoint keeps its recovery point and gets
+//	    its knownEnd, so that the next start comes to the same result.
+//	  - Whole batches that are cut or that a frozen log can't take from the journal
+//	    are put aside in its directory, not unlinked.
+//
+// docs/format/segment.md has the rules in full. A batch's offset and leader epoch
+// are not covered by its CRC: an offset is checked against its neighbours, an
+// epoch is not.
 //
 // Lock order: syncMu -> mu. Callbacks (Options) are called without either.
 //

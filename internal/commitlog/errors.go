@@ -14,6 +14,9 @@ var (
 	ErrOffline = errors.New("log is offline after a disk failure")
 	// ErrDeleted means that the log was deleted or closed.
 	ErrDeleted = errors.New("log is closed")
+	// ErrFrozen means that a part of the log that was durable is damaged or
+	// missing: it takes no appends until somebody has looked at it.
+	ErrFrozen = errors.New("log is frozen")
 	// ErrTruncating means that a truncation is under way.
 	ErrTruncating = errors.New("log is being truncated")
 )

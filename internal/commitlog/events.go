@@ -19,6 +19,8 @@ type Events interface {
 	Deleted(id kafka.TopicIDPartition, segments int, logStart kafka.Offset)
 	// Failed: a log went offline.
 	Failed(kafka.TopicIDPartition, error)
+	// Alarm: something went wrong that a person should look at.
+	Alarm(what string, err error)
 	// Problem: something went wrong that heals itself or can wait.
 	Problem(what string, err error)
 }
@@ -31,6 +33,13 @@ type RecoveredLog struct {
 	BytesRead    int64
 	BytesCut     int64  // Of a torn tail.
 	CutReason    string // Why, if any.
+	CutPath      string // Which file was cut,
+	CutPosition  int64  // and where.
+	// PutAside are the files in which whole batches that were cut off are kept.
+	PutAside []string
+	// HealedTo is above zero if some of what was cut off had been durable: the
+	// journal has it up to there.
+	HealedTo kafka.Offset
 }
 
 // LogEvents is Events as log lines.
@@ -39,11 +48,22 @@ type LogEvents struct{ Logger *slog.Logger }
 // Recovered implements Events.
 func (e LogEvents) Recovered(r RecoveredLog) {
 	level := slog.LevelDebug
-	if r.BytesCut > 0 {
-		level = slog.LevelInfo
+	args := []any{
+		"partition", r.ID.String(), "from", int64(r.From), "offset", int64(r.LogEndOffset), "bytes_read", r.BytesRead,
 	}
-	e.Logger.Log(context.Background(), level, "log recovered", "partition", r.ID.String(), "from", int64(r.From),
-		"offset", int64(r.LogEndOffset), "bytes_read", r.BytesRead, "bytes_cut", r.BytesCut, "reason", r.CutReason)
+	if r.CutReason != "" {
+		level = slog.LevelInfo
+		args = append(args, "bytes_cut", r.BytesCut, "reason", r.CutReason, "path", r.CutPath, "position", r.CutPosition)
+	}
+	if len(r.PutAside) > 0 {
+		level = slog.LevelWarn
+		args = append(args, "put_aside", r.PutAside)
+	}
+	if r.HealedTo > 0 {
+		level = slog.LevelWarn
+		args = append(args, "healed_from_journal_to", int64(r.HealedTo))
+	}
+	e.Logger.Log(context.Background(), level, "log recovered", args...)
 }
 
 // Corrupt implements Events.
@@ -61,6 +81,11 @@ func (e LogEvents) Failed(id kafka.TopicIDPartition, err error) {
 	e.Logger.Error("log is offline", "partition", id.String(), "error", err)
 }
 
+// Alarm implements Events.
+func (e LogEvents) Alarm(what string, err error) {
+	e.Logger.Error("storage needs attention", "what", what, "error", err)
+}
+
 // Problem implements Events.
 func (e LogEvents) Problem(what string, err error) {
 	e.Logger.Warn("storage problem", "what", what, "error", err)
@@ -73,4 +98,5 @@ func (noEvents) Recovered(RecoveredLog)                            {}
 func (noEvents) Corrupt(kafka.TopicIDPartition, *CorruptionError)  {}
 func (noEvents) Deleted(kafka.TopicIDPartition, int, kafka.Offset) {}
 func (noEvents) Failed(kafka.TopicIDPartition, error)              {}
+func (noEvents) Alarm(string, error)                               {}
 func (noEvents) Problem(string, error)                             {}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/strandline/strandline/internal/journal"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs"
 )
@@ -14,7 +16,7 @@ import (
 // JournalModel is a commit journal in memory whose rounds the test runs. It
 // survives the crash of a disk as a journal file would.
 type JournalModel struct {
-	durable []journalEntry
+	durable []modelRecord
 	pending []modelEntry
 }
 
@@ -23,6 +25,21 @@ type modelEntry struct {
 	log  *Log
 	sync bool
 }
+
+// modelRecord is what the model has durably: an entry, or a note that a replay
+// leaves out.
+type modelRecord struct {
+	journalEntry
+	kind modelKind
+}
+
+type modelKind int
+
+const (
+	modelReplayed  modelKind = iota
+	modelSynced              // The log's own files are durable up to End.
+	modelForgotten           // The log was deleted.
+)
 
 // Use makes a data directory commit through the model.
 func (j *JournalModel) Use(o *DirOptions) {
@@ -49,8 +66,10 @@ func (j *JournalModel) Round(files bool) error {
 		}
 	}
 	for _, e := range j.pending {
-		if !files && !e.sync {
-			j.durable = append(j.durable, e.journalEntry)
+		if files || e.sync {
+			j.durable = append(j.durable, modelRecord{journalEntry{ID: e.log.id, End: e.End}, modelSynced})
+		} else {
+			j.durable = append(j.durable, modelRecord{e.journalEntry, modelReplayed})
 		}
 	}
 	done := j.pending
@@ -65,11 +84,51 @@ func (j *JournalModel) Truncate(l *Log, to kafka.Offset) error {
 	if err := j.Round(false); err != nil {
 		return err
 	}
-	j.durable = append(j.durable, journalEntry{Truncate: true, ID: l.id, Base: to, End: to})
+	j.durable = append(j.durable, modelRecord{journalEntry{Truncate: true, ID: l.id, Base: to, End: to}, modelReplayed})
 	return nil
 }
 
-func (j *JournalModel) Forget(l *Log) {}
+func (j *JournalModel) Forget(l *Log) {
+	j.durable = append(j.durable, modelRecord{journalEntry{ID: l.id}, modelForgotten})
+}
+
+// Coverage says of a log what the journal would.
+func (j *JournalModel) Coverage(id kafka.TopicIDPartition) journal.Coverage {
+	var c journal.Coverage
+	for _, e := range j.durable {
+		switch n := len(c.Runs); {
+		case e.ID != id:
+		case e.kind == modelForgotten:
+			c = journal.Coverage{}
+		case e.kind == modelSynced:
+			c.Durable = max(c.Durable, e.End)
+		case e.Truncate:
+			c.Durable = min(c.Durable, e.End)
+			for len(c.Runs) > 0 && c.Runs[len(c.Runs)-1].Base >= e.End {
+				c.Runs = c.Runs[:len(c.Runs)-1]
+			}
+			if n := len(c.Runs); n > 0 {
+				c.Runs[n-1].End = min(c.Runs[n-1].End, e.End)
+			}
+		case n > 0 && c.Runs[n-1].End == e.Base:
+			c.Runs[n-1].End = e.End
+		default:
+			c.Runs = append(c.Runs, journal.Run{Base: e.Base, End: e.End})
+		}
+	}
+	return c
+}
+
+// Covered lists the logs with a coverage.
+func (j *JournalModel) Covered() []kafka.TopicIDPartition {
+	var ids []kafka.TopicIDPartition
+	for _, e := range j.durable {
+		if !slices.Contains(ids, e.ID) && j.Coverage(e.ID).End() > 0 {
+			ids = append(ids, e.ID)
+		}
+	}
+	return ids
+}
 
 // Recycle empties the journal after syncing the files of a log's entries.
 func (j *JournalModel) Recycle(d *Dir) error {
@@ -77,6 +136,9 @@ func (j *JournalModel) Recycle(d *Dir) error {
 		if err := l.SyncFiles(); err != nil {
 			return err
 		}
+	}
+	if err := d.writeCheckpoint(); err != nil {
+		return err
 	}
 	j.durable = nil
 	return nil
@@ -88,7 +150,7 @@ func (j *JournalModel) Crash(rnd *rand.Rand) {
 	n := 0
 	for rnd != nil && n < len(j.pending) && rnd.IntN(2) == 0 {
 		if !j.pending[n].sync {
-			j.durable = append(j.durable, j.pending[n].journalEntry)
+			j.durable = append(j.durable, modelRecord{j.pending[n].journalEntry, modelReplayed})
 		}
 		n++
 	}
@@ -96,8 +158,14 @@ func (j *JournalModel) Crash(rnd *rand.Rand) {
 }
 
 func (j *JournalModel) Replay(fn func(journalEntry) error) error {
-	for _, e := range j.durable {
-		if err := fn(e); err != nil {
+	for i, e := range j.durable {
+		cutOff := func(later modelRecord) bool {
+			return later.ID == e.ID && (later.kind == modelForgotten || later.Truncate && later.Base <= e.Base && !e.Truncate)
+		}
+		if e.kind != modelReplayed || slices.ContainsFunc(j.durable[i+1:], cutOff) {
+			continue
+		}
+		if err := fn(e.journalEntry); err != nil {
 			return err
 		}
 	}
@@ -129,18 +197,20 @@ func DiscardJournal(o *DirOptions) {
 
 type discardJournal struct{}
 
-func (discardJournal) Enqueue(*Log, kafka.Offset, kafka.Offset, []byte) {}
-func (discardJournal) EnqueueSync(*Log, kafka.Offset)                   {}
-func (discardJournal) Truncate(*Log, kafka.Offset) error                { return nil }
-func (discardJournal) Forget(*Log)                                      {}
-func (discardJournal) Replay(func(journalEntry) error) error            { return nil }
-func (discardJournal) Reset() error                                     { return nil }
-func (discardJournal) Run(ctx context.Context) error                    { <-ctx.Done(); return nil }
-func (discardJournal) Close() error                                     { return nil }
+func (discardJournal) Enqueue(*Log, kafka.Offset, kafka.Offset, []byte)     {}
+func (discardJournal) EnqueueSync(*Log, kafka.Offset)                       {}
+func (discardJournal) Truncate(*Log, kafka.Offset) error                    { return nil }
+func (discardJournal) Forget(*Log)                                          {}
+func (discardJournal) Coverage(kafka.TopicIDPartition) (c journal.Coverage) { return c }
+func (discardJournal) Covered() []kafka.TopicIDPartition                    { return nil }
+func (discardJournal) Replay(func(journalEntry) error) error                { return nil }
+func (discardJournal) Reset() error                                         { return nil }
+func (discardJournal) Run(ctx context.Context) error                        { <-ctx.Done(); return nil }
+func (discardJournal) Close() error                                         { return nil }
 
 // Clone returns a copy.
 func (j *JournalModel) Clone() *JournalModel {
-	return &JournalModel{durable: append([]journalEntry(nil), j.durable...)}
+	return &JournalModel{durable: slices.Clone(j.durable)}
 }
 
 // Pending returns the number of requests that the next round will serve.

@@ -41,6 +41,7 @@ func fuzzedLog(t testing.TB, log, index, timeIndex []byte) (*commitlog.Dir, *com
 		writeFile(t, fsys, base+".timeindex", timeIndex)
 		writeFile(t, fsys, dir+"/00000000000000100000.log", nil) // Seals the first.
 	}
+	writeFile(t, fsys, "meta.properties", []byte("version=1\ncluster.id=cluster\nnode.id=1\ndirectory.id=directory\n"))
 	o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1, RecoveryThreads: 1}
 	(&commitlog.JournalModel{}).Use(&o)
 	d, err := commitlog.OpenDir(fsys, o)

@@ -88,13 +88,16 @@ type Log struct {
 	// unflushedSince is when the oldest append that nobody asked to sync was
 	// made, in milliseconds; zero if there is none.
 	unflushedSince atomic.Int64
-	// corruption is damage found below the checkpoint: no appends.
+	// corruption is damage found in what was durable: no appends.
 	corruption atomic.Pointer[CorruptionError]
 
 	mu sync.Mutex // Guards what follows.
 	w  writer
 	// replayedFrom is where a replay of the journal began to append.
 	replayedFrom kafka.Offset
+	// knownEnd is the offset below which everything was durable before the
+	// start, in the log's files or in the journal. Only recovery uses it.
+	knownEnd kafka.Offset
 
 	syncMu sync.Mutex // Held around a sync of files; taken before mu.
 }
@@ -286,7 +289,7 @@ func (l *Log) writableLocked() error {
 	case l.broken.Load():
 		return ErrOffline
 	case l.corruption.Load() != nil:
-		return fmt.Errorf("no appends to %s: %w", l.id, l.corruption.Load())
+		return fmt.Errorf("no appends to %s: %w: %w", l.id, ErrFrozen, l.corruption.Load())
 	case l.w.closed:
 		return ErrDeleted
 	case l.w.truncating:

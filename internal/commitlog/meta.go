@@ -63,22 +63,39 @@ func decodeMeta(data []byte) (Meta, error) {
 	return m, nil
 }
 
-// loadMeta reads the directory's meta file, or makes it from fresh.
-func loadMeta(fsys vfs.FS, fresh Meta) (Meta, error) {
+// loadMeta reads the directory's meta file. If there is none it returns fresh, to
+// be written, unless the directory holds data: whose that is nobody knows then.
+func loadMeta(fsys vfs.FS, fresh Meta) (m Meta, isFresh bool, err error) {
 	data, err := readFile(fsys, metaName)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fresh, replaceFile(fsys, metaName, fresh.encode(), true)
+		return fresh, true, refuseOrphans(fsys)
 	}
 	if err != nil {
-		return Meta{}, err
+		return Meta{}, false, err
 	}
-	m, err := decodeMeta(data)
+	m, err = decodeMeta(data)
 	if err != nil {
-		return m, err
+		return m, false, err
 	}
 	if m.NodeID != fresh.NodeID {
-		return m, fmt.Errorf("data directory belongs to node.id %d and this broker is %d: "+
+		return m, false, fmt.Errorf("data directory belongs to node.id %d and this broker is %d: "+
 			"start it with its own directory, or with --node-id %d", m.NodeID, fresh.NodeID, m.NodeID)
 	}
-	return m, nil
+	return m, false, nil
+}
+
+// refuseOrphans refuses a directory without a meta file that holds data: the
+// meta file is written before all else.
+func refuseOrphans(fsys vfs.FS) error {
+	for _, name := range []string{topicsDir, journalDir, checkpointName(0), checkpointName(1), quarantineDir} {
+		_, err := fsys.Stat(name)
+		if err == nil {
+			return fmt.Errorf("%s is missing, but the directory holds data (%s): put the file back, "+
+				"or start with an empty directory; nothing was changed", metaName, name)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }

@@ -61,6 +61,9 @@ func (e modelEvents) Failed(_ kafka.TopicIDPartition, err error) {
 func (modelEvents) Recovered(commitlog.RecoveredLog)                  {}
 func (modelEvents) Deleted(kafka.TopicIDPartition, int, kafka.Offset) {}
 func (modelEvents) Problem(string, error)                             {}
+func (e modelEvents) Alarm(what string, err error) {
+	e.m.problems = append(e.m.problems, what+": "+err.Error())
+}
 
 func (m *logModel) open(t *rapid.T) {
 	o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1, RecoveryThreads: 1, Events: modelEvents{m: m}}

@@ -27,6 +27,8 @@ const (
 	swapSuffix      = ".swap"
 	tempSuffix      = ".tmp"
 	deletedSuffix   = ".deleted"
+	cutSuffix       = ".cut"         // What a recovery cut off and put aside.
+	journalSuffix   = ".journal.cut" // What the journal had of a log that could not take it.
 )
 
 // offsetDigits is the width of an offset in a file name.

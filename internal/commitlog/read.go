@@ -2,6 +2,7 @@ package commitlog
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"sort"
 
@@ -68,6 +69,9 @@ type segmentRead struct {
 	minOneBatch bool
 	interval    int64 // index.interval.bytes, to rebuild an index by.
 	file        vfs.File
+	// unsure says that the boundary found last is where the index says that a
+	// batch begins: what lies before it nobody looked at.
+	unsure bool
 }
 
 // findSegment acquires the segment that holds from and fills q. It reports
@@ -116,6 +120,7 @@ func (q *segmentRead) run() (Chunk, error) {
 	if err != nil {
 		return Chunk{}, err
 	}
+	unsure := q.unsure
 	bound := q.end
 	if q.upTo < q.end.nextOffset {
 		if bound, err = q.locate(q.upTo); err != nil {
@@ -129,7 +134,7 @@ func (q *segmentRead) run() (Chunk, error) {
 	if err != nil {
 		return Chunk{}, err
 	}
-	stop, err = q.verify(start, stop)
+	stop, err = q.verify(start, stop, unsure)
 	if err != nil {
 		return Chunk{}, err
 	}
@@ -162,9 +167,13 @@ func (q *segmentRead) locate(offset kafka.Offset) (boundary, error) {
 	if err != nil {
 		return boundary{}, err
 	}
-	return q.walk(boundary{hit.position, kafka.NoOffset}, func(h batchHeader) bool {
-		return h.lastOffset < offset
-	})
+	from := boundary{hit.position, kafka.NoOffset}
+	if hit.lastOffset == kafka.NoOffset {
+		from = boundary{0, s.baseOffset}
+	}
+	b, err := q.walk(from, func(h batchHeader) bool { return h.lastOffset < offset })
+	q.unsure = b.position == hit.position && hit.lastOffset != kafka.NoOffset
+	return b, err
 }
 
 // stop returns the last boundary that maxBytes and bound allow.
@@ -237,6 +246,8 @@ func (q *segmentRead) walk(b boundary, keep func(batchHeader) bool) (boundary, e
 			return b, q.corrupt(w.position, "no record batch where one should be")
 		case err != nil:
 			return b, err
+		case h.baseOffset < b.nextOffset:
+			return b, q.corrupt(h.position, fmt.Sprintf("batch at offset %d where %d was due", h.baseOffset, b.nextOffset))
 		case !keep(h):
 			if b.nextOffset == kafka.NoOffset {
 				b.nextOffset = h.baseOffset
@@ -252,8 +263,9 @@ func (q *segmentRead) corrupt(position int64, reason string) error {
 }
 
 // verify checks the batches of a range that was not written or checked since
-// the log was opened, and returns where the good ones end.
-func (q *segmentRead) verify(start, stop boundary) (boundary, error) {
+// the log was opened, and returns where the good ones end. With unsure nobody
+// knows whether the first lies behind a gap.
+func (q *segmentRead) verify(start, stop boundary, unsure bool) (boundary, error) {
 	s := q.segment
 	if start.position >= s.trustedFrom.Load() || s.verified.contains(start.position, stop.position) {
 		return stop, nil
@@ -261,23 +273,46 @@ func (q *segmentRead) verify(start, stop boundary) (boundary, error) {
 	scan := newBatchScan(q.file, start.position, stop.position)
 	defer scan.close()
 	good := start
-	for good.position < stop.position {
+	before, gap := start, false // Where the last batch begins, and whether behind a gap.
+	reason := ""
+	for good.position < stop.position && reason == "" {
 		b, err := scan.next()
-		if err == nil && good != start && b.BaseOffset() < good.nextOffset {
-			err = &tornError{"offsets do not rise"}
-		}
 		var torn *tornError
 		switch {
+		case err == nil && b.BaseOffset() < good.nextOffset:
+			reason = "offsets do not rise"
 		case err == nil:
+			before, gap = good, b.BaseOffset() > good.nextOffset || good == start && unsure
 			good = boundary{good.position + int64(b.Size()), b.LastOffset() + 1}
-			continue
-		case !errors.As(err, &torn):
+		case errors.As(err, &torn):
+			reason = torn.reason
+		default:
 			return start, err
-		case good == start:
-			return start, q.corrupt(start.position, torn.reason)
 		}
-		break // The good ones first; the next read finds the bad one.
 	}
+	if gap && !q.continues(good) {
+		good, reason = before, "the batch's offset does not fit the next one's"
+	}
+	if good == start && reason != "" {
+		return start, q.corrupt(start.position, reason)
+	}
+	// The good ones first; the next read finds the bad one.
 	s.verified.add(start.position, good.position)
 	return good, nil
+}
+
+// continues reports whether what comes at a boundary lies above it. If it does
+// not, a gap before the boundary is none of compaction's: no CRC covers a
+// batch's offset.
+func (q *segmentRead) continues(b boundary) bool {
+	w := newHeaderWalk(q.file, b.position, q.end.position)
+	defer w.close()
+	h, err := w.next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return b.nextOffset <= q.end.nextOffset
+	case err != nil:
+		return true // Damage of another kind; whoever reads there finds it.
+	}
+	return h.baseOffset >= b.nextOffset
 }

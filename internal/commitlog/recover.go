@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/strandline/strandline/internal/journal"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/record"
 	"github.com/strandline/strandline/internal/vfs"
@@ -17,6 +18,21 @@ type recovery struct {
 	entry *checkpointEntry // nil if the checkpoint does not know the log.
 	clean bool             // The broker stopped in order.
 	lost  bool             // There was a checkpoint and it can't be read.
+	cover journal.Coverage // What the journal knows of the log.
+}
+
+// point returns the log's part of the checkpoint.
+func (r recovery) point() checkpointEntry {
+	if r.entry == nil {
+		return newCheckpointEntry()
+	}
+	return *r.entry
+}
+
+// knownEnd returns the offset below which everything was durable.
+func (r recovery) knownEnd() kafka.Offset {
+	c := r.point()
+	return max(c.recoveryPoint, c.knownEnd, r.cover.End())
 }
 
 // logFiles is what a log's directory holds.
@@ -62,6 +78,10 @@ func (l *Log) listFiles() (logFiles, error) {
 			files.epochs = true
 		case ok && suffix == snapshotSuffix:
 			files.snapshots = append(files.snapshots, base)
+		case ok && isCut(suffix) && base < l.w.synced.logStart:
+			if err := removeFile(l.env.fs, l.dir+"/"+e.Name()); err != nil {
+				return files, err
+			}
 		case strings.HasSuffix(e.Name(), tempSuffix):
 			if err := l.env.fs.Remove(l.dir + "/" + e.Name()); err != nil {
 				return files, fmt.Errorf("remove leftover: %w", err)
@@ -83,10 +103,7 @@ func (f *logFiles) noteIndex(name string) {
 func recoverLog(e *env, id kafka.TopicIDPartition, r recovery) (*Log, error) {
 	l := newLog(e, id)
 	l.w.hasDir = true
-	l.w.synced = newCheckpointEntry()
-	if r.entry != nil {
-		l.w.synced = *r.entry
-	}
+	l.w.synced, l.knownEnd = r.point(), r.knownEnd()
 	files, err := l.listFiles()
 	if err != nil {
 		return nil, err
@@ -114,8 +131,17 @@ func recoverLog(e *env, id kafka.TopicIDPartition, r recovery) (*Log, error) {
 		return nil, err
 	}
 	durable := min(l.w.synced.recoveryPoint, l.LogEndOffset())
-	if len(*l.segments.Load()) == 0 {
-		durable = l.LogEndOffset() // Nothing is there that could be lost.
+	switch {
+	case l.corruption.Load() != nil:
+		durable = l.LogEndOffset()
+	case l.w.synced.knownEnd > 0: // What was damaged is there again.
+		l.w.synced.knownEnd = 0
+		e.changed.Store(true)
+		fallthrough
+	default:
+		if len(*l.segments.Load()) == 0 {
+			durable = l.LogEndOffset() // Nothing is there that could be lost.
+		}
 	}
 	l.durableEnd.Store(int64(durable))
 	l.w.enqueuedEnd = l.DurableEnd()
@@ -143,8 +169,10 @@ func (l *Log) takeSegments(files []segmentFile, r recovery) error {
 	l.segments.Store(&segments)
 	if len(files) > 0 {
 		first := files[0].base
-		if r.entry != nil && first > start {
-			l.reportCorrupt(&CorruptionError{
+		// Without a checkpoint nobody knows where the log started. Else it is where
+		// the checkpoint says, or at 0: the rest can be read, what is missing can't.
+		if !r.lost && first > start {
+			l.env.events.Corrupt(l.id, &CorruptionError{
 				Path:   fileName(l.dir, start, logSuffix),
 				Reason: fmt.Sprintf("segments are missing: the log starts at %d and the oldest segment at %d", start, first),
 			})
@@ -171,18 +199,19 @@ func (l *Log) recoverTail(r recovery) error {
 	i, at := l.scanStart(segments)
 	c := l.w.synced
 	known := at.nextOffset == c.recoveryPoint && segments[i].baseOffset == c.segmentBase
-	if known && !r.clean {
+	if known && (!r.clean || c.knownEnd > 0) {
 		corrupt, err := l.checkLastBatch(segments[i])
 		if err != nil {
 			return err
 		}
 		if corrupt != nil {
-			l.freeze(corrupt)
+			l.freeze(corrupt, i, at)
 			return nil
 		}
 	}
 	if known && i == len(segments)-1 && segments[i].size.Load() == at.position {
 		segments[i].closeFiles() // Most logs are idle: no file is kept open.
+		l.freezeIfShort(r, i, at)
 		return nil
 	}
 	return l.scanTail(i, at, r)
@@ -228,7 +257,7 @@ func (l *Log) checkLastBatch(s *segment) (*CorruptionError, error) {
 	if err == nil {
 		err = b.CheckCRC()
 	}
-	if err == nil && b.CRC() != c.lastCRC {
+	if err == nil && (b.CRC() != c.lastCRC || b.LastOffset() != c.recoveryPoint-1) {
 		err = errors.New("the last batch below the checkpoint is another than was synced")
 	}
 	if err != nil {
@@ -254,21 +283,25 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 		size := s.size.Load()
 		s.trustedFrom.Store(l.w.end.position)
 		report.BytesRead += size - l.w.end.position
-		torn, err := l.scanSegmentLocked(s, size)
+		next := kafka.NoOffset
+		if i+1 < len(segments) {
+			next = segments[i+1].baseOffset
+		}
+		torn, err := l.scanSegmentLocked(s, size, next)
 		if err != nil {
 			return err
 		}
 		l.w.dirty = append(l.w.dirty, s)
-		gap := i+1 < len(segments) && l.isGap(segments[i+1].baseOffset, r)
-		if torn != nil || gap {
-			report.CutReason = "segments do not continue one another"
-			if torn != nil {
-				report.CutReason = torn.reason
-			}
-			if l.w.end.nextOffset < l.w.synced.recoveryPoint && torn != nil && l.w.end.position < size {
-				l.freeze(&CorruptionError{s.path(logSuffix), l.w.end.position, report.CutReason})
+		if torn == nil && next != kafka.NoOffset && l.isGap(next, r) {
+			torn = &tornError{fmt.Sprintf("the next segment begins at %d and does not continue the log at %d",
+				next, l.w.end.nextOffset)}
+		}
+		if torn != nil {
+			if !r.cover.Covers(l.w.end.nextOffset, l.knownEnd) {
+				l.freeze(&CorruptionError{s.path(logSuffix), l.w.end.position, torn.reason}, i, l.w.end)
 				return nil
 			}
+			report.CutReason = torn.reason
 			if err := l.cutTail(&segments, i, &report); err != nil {
 				return err
 			}
@@ -282,6 +315,9 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 		if err := l.nextSegmentLocked(segments[i]); err != nil {
 			return err
 		}
+	}
+	if l.freezeIfShort(r, i, l.w.end) {
+		return nil
 	}
 	l.logEnd.Store(int64(l.w.end.nextOffset))
 	l.w.newFiles, l.w.newDir = true, r.entry == nil
@@ -319,27 +355,6 @@ func (l *Log) nextSegmentLocked(s *segment) error {
 	return nil
 }
 
-// cutTail cuts segment i at the writer's end and removes those after it.
-func (l *Log) cutTail(segments *[]*segment, i int, report *RecoveredLog) error {
-	for n := len(*segments) - 1; n > i; n-- {
-		s := (*segments)[n]
-		report.BytesCut += s.size.Load()
-		s.deleted.Store(true)
-		if err := removeSegmentFiles(l.env.fs, l.dir, s.baseOffset); err != nil {
-			return err
-		}
-	}
-	s := (*segments)[i]
-	report.BytesCut += s.size.Load() - l.w.end.position
-	if err := l.w.file.Truncate(l.w.end.position); err != nil {
-		return fmt.Errorf("cut torn tail of %s: %w", s.path(logSuffix), err)
-	}
-	s.size.Store(l.w.end.position)
-	*segments = slices.Clone((*segments)[:i+1])
-	l.segments.Store(segments)
-	return nil
-}
-
 // dropLaterSnapshots removes producer snapshots above the log's end: they are of
 // batches that a crash took, and others will have their offsets. They must be
 // gone before those are on disk.
@@ -352,48 +367,6 @@ func (l *Log) dropLaterSnapshots() error {
 	err := p.forgetSnapshots(l, func(o kafka.Offset) bool { return o > end })
 	return errors.Join(err, l.env.fs.SyncDir(l.dir))
 }
-
-// checkShortfall looks for data that the checkpoint vouches for and that neither
-// the segments nor the journal have.
-func (l *Log) checkShortfall() {
-	c, segments := l.w.synced, *l.segments.Load()
-	switch {
-	case l.corruption.Load() != nil || c.recoveryPoint <= c.logStart:
-		return
-	case len(segments) == 0:
-		l.freeze(&CorruptionError{Path: l.dir, Reason: fmt.Sprintf(
-			"all segments are missing: [%d, %d) should be there", c.logStart, c.recoveryPoint)})
-	case l.w.active != nil && l.w.end.nextOffset < c.recoveryPoint:
-		l.freeze(&CorruptionError{
-			Path: l.w.active.path(logSuffix), Position: l.w.end.position,
-			Reason: fmt.Sprintf("the log ends at %d and was synced up to %d",
-				l.w.end.nextOffset, c.recoveryPoint),
-		})
-	}
-}
-
-// freeze stops all appends to a log that lost data below its checkpoint: the
-// damage must be looked at, not written over. What is intact below the
-// checkpoint can be read; the log ends there.
-func (l *Log) freeze(err *CorruptionError) {
-	l.corruption.Store(err)
-	c := l.w.synced
-	segments := slices.Clone(*l.segments.Load())
-	for n := len(segments) - 1; n >= 0; n-- {
-		switch s := segments[n]; {
-		case c.segmentBase != kafka.NoOffset && s.baseOffset > c.segmentBase:
-			segments = segments[:n]
-		case s.baseOffset == c.segmentBase:
-			s.size.Store(min(s.size.Load(), int64(c.position)))
-		}
-	}
-	l.w.active, l.w.file, l.w.dirty = nil, nil, nil
-	l.publish(segments, nil)
-	l.logEnd.Store(int64(c.recoveryPoint))
-	l.reportCorrupt(err)
-}
-
-func (l *Log) reportCorrupt(err *CorruptionError) { l.env.events.Corrupt(l.id, err) }
 
 // loadTail loads the indexes of a segment up to the boundary at, from disk.
 func (l *Log) loadTail(s *segment, at boundary) (tailState, error) {

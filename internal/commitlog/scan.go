@@ -7,6 +7,7 @@ import (
 	"math"
 	"sync"
 
+	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/record"
 	"github.com/strandline/strandline/internal/vfs"
 )
@@ -116,10 +117,11 @@ func (s *batchScan) fill() error {
 
 // scanSegmentLocked reads segment s from the writer's end on and takes every
 // whole batch that continues the log into the writer's state. It returns why it
-// ended before the end of the file, if it did.
+// ended before the end of the file, if it did. The segment after it begins at
+// nextBase; NoOffset if there is none.
 //
 // Offsets may leave gaps, as compaction does; they never fall.
-func (l *Log) scanSegmentLocked(s *segment, size int64) (*tornError, error) {
+func (l *Log) scanSegmentLocked(s *segment, size int64, nextBase kafka.Offset) (*tornError, error) {
 	w := &l.w
 	scan := newBatchScan(w.file, w.end.position, size)
 	defer scan.close()
@@ -139,9 +141,32 @@ func (l *Log) scanSegmentLocked(s *segment, size int64) (*tornError, error) {
 				b.BaseOffset(), w.end.nextOffset)}, nil
 		case int64(b.LastOffset()-s.baseOffset) > math.MaxInt32:
 			return &tornError{"offset is too far from the segment's base"}, nil
+		case b.BaseOffset() > w.end.nextOffset && l.isMisplaced(b, scan, nextBase):
+			return &tornError{fmt.Sprintf("batch at offset %d, behind a gap from %d on that nothing else confirms",
+				b.BaseOffset(), w.end.nextOffset)}, nil
 		}
 		w.noteBatch(b, interval)
 		l.assignEpochLocked(b.LeaderEpoch(), b.BaseOffset())
 		w.producers.update(b)
 	}
+}
+
+// isMisplaced reports whether a batch behind a gap is damaged in its offset,
+// which no CRC covers. What comes next tells: it lies above the batch if the gap
+// is a true one. At the log's end, where nothing comes, the gap must lead to
+// what is known to have been the end.
+func (l *Log) isMisplaced(b record.Batch, scan *batchScan, nextBase kafka.Offset) bool {
+	end := b.LastOffset() + 1
+	var header [headerBytes]byte
+	if scan.size-scan.position >= headerBytes {
+		if n, _ := scan.f.ReadAt(header[:], scan.position); n == headerBytes {
+			if h, err := parseHeader(header[:], scan.position); err == nil {
+				return h.baseOffset < end
+			}
+		}
+	}
+	if nextBase != kafka.NoOffset {
+		return nextBase < end
+	}
+	return end != l.knownEnd
 }

@@ -38,9 +38,14 @@ func (l *Log) TruncateTo(offset kafka.Offset) error {
 			return err
 		}
 	}
+	to, err := l.alignLocked(max(offset, l.LogStartOffset()))
+	if err != nil {
+		l.mu.Unlock()
+		return fmt.Errorf("truncate %s to %d: %w", l.id, offset, err)
+	}
 	l.w.truncating = true
 	l.mu.Unlock()
-	err := l.truncate(max(offset, l.LogStartOffset()))
+	err = l.truncate(to)
 	l.mu.Lock()
 	l.w.truncating = false
 	l.mu.Unlock()
@@ -48,6 +53,14 @@ func (l *Log) TruncateTo(offset kafka.Offset) error {
 		return fmt.Errorf("truncate %s to %d: %w", l.id, offset, err)
 	}
 	return nil
+}
+
+// alignLocked returns where the log ends after a truncation to offset. A batch is
+// never cut in two; the journal must not take the rest of one for durable.
+func (l *Log) alignLocked(offset kafka.Offset) (kafka.Offset, error) {
+	segments := *l.segments.Load()
+	at, err := l.boundaryBefore(segments, max(segmentAt(segments, offset), 0), offset)
+	return at.nextOffset, err
 }
 
 func (l *Log) truncate(offset kafka.Offset) error {
@@ -87,7 +100,12 @@ func (l *Log) cut(offset kafka.Offset) error {
 func (l *Log) lowerCheckpoint(offset kafka.Offset) error {
 	l.mu.Lock()
 	if l.w.synced.recoveryPoint <= offset {
+		lowered := l.w.synced.knownEnd > offset
+		l.w.synced.knownEnd = min(l.w.synced.knownEnd, offset)
 		l.mu.Unlock()
+		if lowered {
+			return l.env.checkpoint()
+		}
 		return nil
 	}
 	segments := *l.segments.Load()
@@ -100,6 +118,7 @@ func (l *Log) lowerCheckpoint(offset kafka.Offset) error {
 		// The segment is read from its start after a crash.
 		point.segmentBase, point.recoveryPoint = segments[i].baseOffset, min(offset, segments[i].baseOffset)
 	}
+	point.knownEnd = min(offset, max(old.recoveryPoint, l.DurableEnd()))
 	point.setEpoch(l.w.epochs)
 	l.w.synced = point
 	l.mu.Unlock()

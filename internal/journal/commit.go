@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/strandline/strandline/internal/kafka"
 )
 
 // fileSyncers bounds how many logs' own files are synced at once.
@@ -21,13 +23,18 @@ func (j *Journal) Run(ctx context.Context) error {
 	}
 	var background sync.WaitGroup
 	background.Go(func() { (&recycler{Journal: j, last: time.Now()}).run(ctx) }) // Ends with ctx; awaited below.
-	timer := time.NewTimer(time.Hour)
+	timer, late := time.NewTimer(time.Hour), time.NewTimer(time.Hour)
 	defer timer.Stop()
+	defer late.Stop()
 	for ctx.Err() == nil {
+		if len(j.notes) > 0 {
+			late.Reset(noteDelay - time.Since(j.notesSince))
+		}
 		select {
 		case <-ctx.Done():
 			continue
 		case <-j.wake:
+		case <-late.C:
 		}
 		if d := j.pace.wait(time.Now()); d > 0 {
 			timer.Reset(d)
@@ -54,13 +61,14 @@ func (j *Journal) commitRound() {
 	j.forgetLocked()
 	j.mu.Unlock()
 	j.pace.started(time.Now())
-	if failure == nil && len(r.items) > 0 {
+	if failure == nil && (len(r.items) > 0 || j.notesDue()) {
 		failure = j.commit(r)
 	}
 	for _, w := range r.waiters {
 		w <- failure
 	}
 	if failure != nil {
+		j.notes = nil
 		j.refuse(r, failure)
 	}
 	j.spare = r
@@ -111,6 +119,7 @@ func (j *Journal) refuse(r *round, failure error) {
 // are told as soon as their part is durable.
 func (j *Journal) commit(r *round) error {
 	began := time.Now()
+	j.cutNotes(r)
 	err := j.commitStaged(r)
 	if err == nil {
 		j.acknowledge(r, false)
@@ -124,6 +133,7 @@ func (j *Journal) commit(r *round) error {
 		j.fail(err)
 		return err
 	}
+	j.noteSynced(r)
 	took := time.Since(began)
 	j.counters.rounds.Add(1)
 	j.counters.lastSync.Store(int64(took))
@@ -151,6 +161,7 @@ func (j *Journal) acknowledge(r *round, syncedFiles bool) {
 // room for one.
 func (j *Journal) commitStaged(r *round) error {
 	r.dropAppends(0)
+	j.stageNotes(r)
 	for from := 0; from < len(r.entries); {
 		to, err := j.roomFor(r, from)
 		if err != nil {
@@ -167,6 +178,7 @@ func (j *Journal) commitStaged(r *round) error {
 		j.register(r, from, to)
 		from = to
 	}
+	j.dropWrittenNotes()
 	return nil
 }
 
@@ -188,6 +200,7 @@ func (j *Journal) roomFor(r *round, from int) (to int, err error) {
 	}
 	if to == from {
 		r.syncStagedFiles(from)
+		r.dropNotes(from)
 		if to = len(r.entries); to == from {
 			return to, nil
 		}
@@ -224,6 +237,10 @@ func (j *Journal) register(r *round, from, to int) {
 	for i := from; i < to; i++ {
 		e := r.entries[i]
 		s := r.items[e.slot].state
+		if e.kind == filesSynced {
+			s.note = kafka.NoOffset
+			continue
+		}
 		s.lastSequence.Store(sequence)
 		if s.fileFirst != cur.firstSequence {
 			s.fileFirst = cur.firstSequence
@@ -302,17 +319,17 @@ func (s *logState) raiseSynced(to uint64) {
 // supersede writes that the files of logs just synced are ahead of all entries
 // before, for logs with a truncation among these. Only then are they told.
 func (j *Journal) supersede(r *round) error {
-	var marked []*logState
+	var marked []*item
 	for i := range r.items {
 		it := &r.items[i]
 		if it.syncFiles && it.state.truncated != 0 && !it.state.gone.Load() {
-			marked = append(marked, it.state)
+			marked = append(marked, it)
 		}
 	}
 	for len(marked) > 0 {
 		r.entries, r.n, r.markBytes = r.entries[:0], frameHeaderSize, 0
 		n := 0
-		for n < len(marked) && r.maybeMark(0, Entry{Kind: synced, ID: marked[n].id}) {
+		for n < len(marked) && r.maybeMark(0, marked[n].entry(synced)) {
 			n++
 		}
 		if err := j.forceRoom(padded(r.n)); err != nil {
@@ -321,8 +338,8 @@ func (j *Journal) supersede(r *round) error {
 		if err := j.writeFrame(r.seal(j.nextFrame(), 0, len(r.entries))); err != nil {
 			return err
 		}
-		for _, s := range marked[:n] {
-			s.truncated = 0
+		for _, it := range marked[:n] {
+			it.state.truncated = 0
 		}
 		marked = marked[n:]
 	}

@@ -45,6 +45,11 @@
 //     what was enqueued before it. If the log is later synced by its own files,
 //     a synced entry is durable before Durable is called; otherwise the
 //     replayed truncation would cut off what those files alone have.
+//   - Coverage: what a recovered journal says was durable of a log was, and
+//     nothing that was truncated or forgotten is in it. It says so of all that
+//     was acknowledged since the last release or Reset, but for what own files
+//     alone have had for less than noteDelay. Before a release the owner is told
+//     (BeforeRelease), so that it can write down what would be forgotten.
 //   - No block that was synced is written again while it is needed: frames are
 //     padded to blocks.
 //
@@ -66,6 +71,10 @@
 // Own files may be newer than an entry: a log that was cut to 50 and synced can
 // meet an older append at 2000. Replay leaves out what a later truncation cuts
 // off whole, so that what it reports continues the log.
+//
+// A round that syncs own files leaves a note of how far they are durable, which
+// rides in the next frame (notes.go): so a recovery can tell a torn tail in a
+// log's own files from rot.
 //
 // What cannot be told apart is a torn last frame from rot in a last frame that
 // was durable; both end the journal.

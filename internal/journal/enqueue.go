@@ -64,8 +64,11 @@ func (j *Journal) truncate(l Log, to kafka.Offset, done chan<- error) error {
 	r := j.filling
 	it := r.item(s)
 	it.end = min(it.end, to)
+	if !it.truncated || to < it.cut {
+		it.truncated, it.cut = true, to
+	}
 	e := Entry{Kind: Truncate, ID: s.id, BaseOffset: to, EndOffset: to}
-	if s.staged && !r.maybeStageMark(it, e) {
+	if s.mayBeIn(r) && !r.maybeStageMark(it, e) {
 		return fmt.Errorf("truncate %s in the journal: too many truncations at once", s.id)
 	}
 	r.waiters = append(r.waiters, done)
@@ -85,12 +88,12 @@ func (j *Journal) Forget(l Log) {
 	}
 	delete(j.states, l)
 	s.gone.Store(true)
-	if !s.staged && s.round != j.filling.number {
+	if !s.mayBeIn(j.filling) && s.round != j.filling.number {
 		return
 	}
 	it := j.filling.item(s)
 	it.wanted, it.syncFiles = false, false
-	if s.staged && j.failure == nil {
+	if s.mayBeIn(j.filling) && j.failure == nil {
 		if !j.filling.maybeStageMark(it, Entry{Kind: forgotten, ID: s.id}) {
 			j.forgetLater = append(j.forgetLater, s)
 		}
@@ -114,11 +117,16 @@ func (j *Journal) forgetLocked() {
 func (j *Journal) stateLocked(l Log) *logState {
 	s := j.states[l]
 	if s == nil {
-		s = &logState{log: l, id: l.ID()}
+		s = &logState{log: l, id: l.ID(), note: kafka.NoOffset}
 		j.states[l] = s
 	}
 	return s
 }
+
+// mayBeIn reports whether the journal may have something of the log by the time
+// the round is written: an entry, or a note, which is written once files are
+// ready.
+func (s *logState) mayBeIn(r *round) bool { return s.staged || r.stage }
 
 // wakeLocked tells the committer that there is something to commit.
 func (j *Journal) wakeLocked() {

@@ -42,6 +42,7 @@ const (
 type file struct {
 	name      string
 	handle    vfs.File
+	version   uint16
 	sizeBytes int64
 	// position is where the next frame goes. The committer changes it, under
 	// fileSet.mu.
@@ -150,7 +151,7 @@ func (s *fileSet) prepare(ctx context.Context) error {
 		}
 	}
 	name := path.Join(s.dir, fmt.Sprintf("%08d%s", number, fileSuffix))
-	f, err := s.create(ctx, name, fileHeader{id, size})
+	f, err := s.create(ctx, name, fileHeader{fileVersion, id, size})
 	if err != nil {
 		return fmt.Errorf("prepare journal file %s: %w", name, err)
 	}
@@ -194,7 +195,9 @@ func (s *fileSet) create(ctx context.Context, name string, h fileHeader) (*file,
 		// Give the space back at once; the disk may be full.
 		return nil, errors.Join(err, f.Close(), s.removeIfThere(name+newSuffix))
 	}
-	return &file{name: name, handle: f, sizeBytes: h.sizeBytes, position: blockBytes}, nil
+	return &file{
+		name: name, handle: f, version: fileVersion, sizeBytes: h.sizeBytes, position: blockBytes,
+	}, nil
 }
 
 func (s *fileSet) writeEmpty(ctx context.Context, f vfs.File, h fileHeader) error {

@@ -18,7 +18,8 @@ const (
 	blockBytes = 4096 // What a frame is padded to; equals vfs.DirectAlign.
 
 	fileMagic      = "STRLJRNL"
-	fileVersion    = 1
+	fileVersion    = 2 // Version 1 had no filesSynced, and no offset in synced.
+	oldestVersion  = 1
 	fileHeaderSize = 36
 
 	frameMagic      = 0x534a4652 // "SJFR"
@@ -29,10 +30,14 @@ const (
 // The kinds of entry that only the journal itself reads, beside Append and
 // Truncate.
 const (
-	// synced: all earlier entries of the log are in its own files, durably.
+	// synced: all earlier entries of the log are in its own files, durably, and
+	// so is everything below EndOffset.
 	synced Kind = 3
 	// forgotten: the log was deleted; earlier entries are of no use.
 	forgotten Kind = 4
+	// filesSynced: everything below EndOffset is in the log's own files,
+	// durably. It supersedes nothing.
+	filesSynced Kind = 5
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -64,6 +69,7 @@ func (e *VersionError) Error() string {
 
 // fileHeader is what the first block of a file says.
 type fileHeader struct {
+	version   uint16
 	journalID uint64
 	sizeBytes int64
 }
@@ -86,16 +92,23 @@ func parseFileHeader(path string, b []byte) (fileHeader, error) {
 	case string(b[:8]) != fileMagic:
 		return fileHeader{}, &CorruptionError{path, 0, "no header"}
 	}
-	if v := binary.BigEndian.Uint16(b[8:]); v > fileVersion {
-		return fileHeader{}, &VersionError{path, v}
-	}
+	// The checksum is at its place in every version: it tells another version
+	// from a damaged one.
 	if binary.BigEndian.Uint32(b[32:]) != crc32.Checksum(b[:32], castagnoli) {
 		return fileHeader{}, &CorruptionError{path, 32, "checksum of the header does not match"}
+	}
+	version := binary.BigEndian.Uint16(b[8:])
+	switch {
+	case version > fileVersion:
+		return fileHeader{}, &VersionError{path, version}
+	case version < oldestVersion:
+		return fileHeader{}, &CorruptionError{path, 8, "no version"}
 	}
 	if n := binary.BigEndian.Uint32(b[12:]); n != blockBytes {
 		return fileHeader{}, &CorruptionError{path, 12, fmt.Sprintf("block size %d", n)}
 	}
 	return fileHeader{
+		version:   version,
 		journalID: binary.BigEndian.Uint64(b[16:]),
 		sizeBytes: int64(binary.BigEndian.Uint64(b[24:])),
 	}, nil
@@ -172,7 +185,7 @@ func nextEntry(b []byte) (e Entry, rest []byte, err error) {
 	if uint64(length) > uint64(len(b)) {
 		return Entry{}, nil, fmt.Errorf("entry: %d bytes of data, %d left", length, len(b))
 	}
-	if e.Kind < Append || e.Kind > forgotten {
+	if e.Kind < Append || e.Kind > filesSynced {
 		return Entry{}, nil, fmt.Errorf("entry: unknown kind %d", e.Kind)
 	}
 	e.Data = b[:length:length]

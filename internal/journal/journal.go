@@ -59,6 +59,10 @@ type Options struct {
 	Logger *slog.Logger
 	// OnFailure is called once, from Run's goroutine, when the disk failed.
 	OnFailure func(error)
+	// BeforeRelease is called before entries are given up, after their logs' own
+	// files were synced: what the entries say of how far a log is durable is
+	// gone with them, and the owner may write it down elsewhere. nil is nobody.
+	BeforeRelease func()
 	// Random is where the journal's id comes from; nil is the system.
 	Random io.Reader
 }
@@ -105,7 +109,7 @@ type Journal struct {
 
 	// recovered is what Open found and Reset has not yet dropped.
 	recovered []frame
-	// histories are of the logs for which Replay leaves entries out.
+	// histories are of the logs with entries in what was recovered.
 	histories map[kafka.TopicIDPartition]*history
 
 	mu      sync.Mutex // Guards what follows.
@@ -124,6 +128,10 @@ type Journal struct {
 	stamped  uint64 // What the newest durable frame says of neededFrom.
 	entries  bool   // Frames since the last Reset have entries.
 	reported bool   // OnFailure was called.
+	// notes are logs whose own files were synced and of which no frame says so
+	// yet, the first of them since notesSince.
+	notes      []*logState
+	notesSince time.Time
 
 	wake    chan struct{} // Has room for one: the filling round is not empty.
 	recycle chan struct{} // Has room for one: a file may be wanted.
@@ -188,6 +196,9 @@ func (o *Options) fill() error {
 	}
 	if o.OnFailure == nil {
 		o.OnFailure = func(error) {}
+	}
+	if o.BeforeRelease == nil {
+		o.BeforeRelease = func() {}
 	}
 	if o.Random == nil {
 		o.Random = rand.Reader

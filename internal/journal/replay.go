@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs"
 )
 
@@ -22,56 +21,6 @@ type frame struct {
 
 // end returns the position after the frame's padding.
 func (f frame) end() int64 { return f.position + int64(padded(f.length)) }
-
-// mark is a place between two entries.
-type mark struct {
-	sequence uint64
-	index    int
-}
-
-func (m mark) after(o mark) bool {
-	return m.sequence > o.sequence || m.sequence == o.sequence && m.index > o.index
-}
-
-// history is what the journal's entries say of one log, beside its appends.
-type history struct {
-	// superseded is the last entry before which nothing counts.
-	superseded mark
-	// cuts are the truncations, in order. A later one to a lower offset
-	// outdoes an earlier one: to is the least from there on.
-	cuts []cut
-}
-
-type cut struct {
-	mark
-	to kafka.Offset
-}
-
-// settle orders the cuts once all are known.
-func (h *history) settle() {
-	slices.SortFunc(h.cuts, func(a, b cut) int {
-		return cmp.Or(cmp.Compare(a.sequence, b.sequence), cmp.Compare(a.index, b.index))
-	})
-	for i := len(h.cuts) - 2; i >= 0; i-- {
-		h.cuts[i].to = min(h.cuts[i].to, h.cuts[i+1].to)
-	}
-}
-
-// drops reports whether an entry has no effect: something later supersedes it,
-// or it is an append that was cut off whole. The log's own files may be newer
-// than the entry and lack what comes before it.
-func (h *history) drops(m mark, e Entry) bool {
-	if h.superseded.after(m) {
-		return true
-	}
-	i, _ := slices.BinarySearchFunc(h.cuts, m, func(c cut, m mark) int {
-		if c.after(m) {
-			return 1
-		}
-		return -1
-	})
-	return e.Kind == Append && i < len(h.cuts) && e.BaseOffset >= h.cuts[i].to
-}
 
 // orphan is a whole frame behind bytes that are none.
 type orphan struct {
@@ -89,8 +38,10 @@ func (j *Journal) scan() error {
 	}
 	var frames []frame
 	var orphans []orphan
+	stretch := 0
 	for _, f := range files {
-		found, lost, err := j.scanFile(f)
+		stretch++
+		found, lost, err := j.scanFile(f, &stretch)
 		if err != nil {
 			return err
 		}
@@ -118,7 +69,7 @@ func (j *Journal) scan() error {
 		return err
 	}
 	for _, h := range j.histories {
-		h.settle()
+		h.settle(neededFrom(needed))
 	}
 	j.adopt(files, needed)
 	return nil
@@ -163,7 +114,7 @@ func (s *fileSet) open(name string) (*file, uint64, error) {
 		_ = handle.Close()
 		return nil, 0, err
 	}
-	f.sizeBytes = h.sizeBytes
+	f.sizeBytes, f.version = h.sizeBytes, h.version
 	return f, h.journalID, nil
 }
 
@@ -186,7 +137,7 @@ func (f *file) readHeader() (fileHeader, error) {
 
 // scanFile reads the frames at the beginning of a file, and looks as far
 // behind them as the next could reach for one that should not be there.
-func (j *Journal) scanFile(f *file) ([]frame, []orphan, error) {
+func (j *Journal) scanFile(f *file, stretch *int) ([]frame, []orphan, error) {
 	w := window{file: f.handle, size: f.sizeBytes}
 	var found []frame
 	at := int64(blockBytes)
@@ -198,7 +149,10 @@ func (j *Journal) scanFile(f *file) ([]frame, []orphan, error) {
 		if b == nil || len(found) > 0 && fr.sequence != found[len(found)-1].sequence+1 {
 			break
 		}
-		if err := j.noteMarks(fr, b); err != nil {
+		if n := len(found); n > 0 && found[n-1].neededFrom != fr.neededFrom {
+			*stretch++
+		}
+		if err := j.noteEntries(fr, b, *stretch); err != nil {
 			return nil, nil, err
 		}
 		found = append(found, fr)
@@ -260,24 +214,15 @@ func (f frame) walk(b []byte, fn func(index int, e Entry) error) error {
 	return nil
 }
 
-// noteMarks remembers what undoes earlier entries.
-func (j *Journal) noteMarks(f frame, b []byte) error {
+// noteEntries remembers what the entries of a frame say of their logs.
+func (j *Journal) noteEntries(f frame, b []byte, stretch int) error {
 	return f.walk(b, func(i int, e Entry) error {
-		if e.Kind == Append {
-			return nil
-		}
 		h := j.histories[e.ID]
 		if h == nil {
 			h = &history{}
 			j.histories[e.ID] = h
 		}
-		m := mark{f.sequence, i}
-		switch {
-		case e.Kind == Truncate:
-			h.cuts = append(h.cuts, cut{m, e.EndOffset})
-		case m.after(h.superseded):
-			h.superseded = m
-		}
+		h.note(mark{f.sequence, i}, e, stretch)
 		return nil
 	})
 }
@@ -303,6 +248,14 @@ func neededFrames(frames []frame) ([]frame, error) {
 		want++
 	}
 	return needed, nil
+}
+
+// neededFrom returns the first of the needed frames.
+func neededFrom(needed []frame) uint64 {
+	if len(needed) == 0 {
+		return 0
+	}
+	return needed[0].sequence
 }
 
 // adopt takes the files over in the roles they had.
@@ -371,16 +324,27 @@ func (j *Journal) Reset() error {
 	if failure != nil && !errors.Is(failure, ErrClosed) {
 		return fmt.Errorf("reset journal: %w", failure) // What is durable is unknown.
 	}
+	if err := j.dropEntries(); err != nil {
+		return fmt.Errorf("reset journal: %w", err)
+	}
+	if err := j.files.renewHeaders(); err != nil {
+		return fmt.Errorf("reset journal: %w", err)
+	}
+	return nil
+}
+
+// dropEntries writes a frame before which nothing is needed.
+func (j *Journal) dropEntries() error {
 	if !j.entries {
 		return nil
 	}
 	h := j.nextFrame()
 	h.neededFrom = h.sequence
 	if cur := j.files.current; cur.position+blockBytes > cur.sizeBytes {
-		return fmt.Errorf("reset journal: %s has no room", cur.name)
+		return fmt.Errorf("%s has no room", cur.name)
 	}
 	if err := j.writeEmptyFrame(h); err != nil {
-		return fmt.Errorf("reset journal: %w", err)
+		return err
 	}
 	j.files.current.firstSequence = h.sequence
 	j.files.current.logs = nil
@@ -392,6 +356,31 @@ func (j *Journal) Reset() error {
 	for _, s := range j.states {
 		s.raiseSynced(h.sequence)
 		s.staged, s.truncated, s.fileFirst = false, 0, 0
+	}
+	return nil
+}
+
+// renewHeaders gives files of an older version the present one: what is written
+// to them from now on has it. Nothing in them is needed.
+func (s *fileSet) renewHeaders() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var block []byte
+	for _, f := range slices.Concat(s.full, s.free, []*file{s.current}) {
+		if f == nil || f.version == fileVersion {
+			continue
+		}
+		if block == nil {
+			block = alignedBytes(blockBytes)
+		}
+		fileHeader{fileVersion, s.journalID, f.sizeBytes}.put(block)
+		if _, err := f.handle.WriteAt(block, 0); err != nil {
+			return fmt.Errorf("write header of %s: %w", f.name, err)
+		}
+		if err := f.handle.Sync(); err != nil {
+			return fmt.Errorf("sync %s: %w", f.name, err)
+		}
+		f.version = fileVersion
 	}
 	return nil
 }

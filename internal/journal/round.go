@@ -46,8 +46,11 @@ type logState struct {
 	// fileFirst is the first frame of the newest file with an entry of the
 	// log, in that file's present use. Only the committer touches it.
 	fileFirst uint64
-	staged    bool        // Something of it was ever staged; guarded by Journal.mu.
-	gone      atomic.Bool // Forget was called.
+	// note is how far its own files are durable as far as no frame says so yet,
+	// or NoOffset. Only the committer touches it.
+	note   kafka.Offset
+	staged bool        // Something of it was ever staged; guarded by Journal.mu.
+	gone   atomic.Bool // Forget was called.
 }
 
 // item is the part of one log in one round.
@@ -62,6 +65,9 @@ type item struct {
 	syncFiles bool
 	appends   int  // Staged entries that are an Append.
 	marked    bool // Others were staged.
+	// cut is the least offset to which the log was truncated, if truncated.
+	cut       kafka.Offset
+	truncated bool
 }
 
 // staged is one entry in a round's buffer.
@@ -160,6 +166,17 @@ func (r *round) maybePut(slot int, e Entry) bool {
 	r.entries = append(r.entries, staged{r.n, slot, e.Kind})
 	r.n += size
 	return true
+}
+
+// dropNotes removes the notes among the entries from one on: they can wait. They
+// were staged last.
+func (r *round) dropNotes(from int) {
+	for i := from; i < len(r.entries); i++ {
+		if r.entries[i].kind == filesSynced {
+			r.n, r.entries = r.entries[i].position, r.entries[:i]
+			return
+		}
+	}
 }
 
 // syncStagedFiles has the own files of all logs synced that staged appends
