@@ -2,7 +2,9 @@ package commitlog
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -283,4 +285,25 @@ func FormatFacts() map[string][]string {
 			fmt.Sprintf("%d decimal digits", offsetDigits),
 		},
 	}
+}
+
+// NewerCheckpoint returns a checkpoint file of a version that is not known yet.
+func NewerCheckpoint() []byte {
+	buf := SampleCheckpoint()
+	binary.BigEndian.PutUint32(buf[4:], checkpointVersion+1)
+	binary.BigEndian.PutUint32(buf[24:], crc32.Checksum(buf[:24], castagnoli))
+	return append(buf[:checkpointHeaderSize], "of another layout"...)
+}
+
+// CheckpointAsVersion1 returns a checkpoint file as version 1 had it.
+func CheckpointAsVersion1(data []byte) []byte {
+	be := binary.BigEndian
+	count := int(be.Uint32(data[20:]))
+	out := slices.Clone(data[:checkpointHeaderSize])
+	be.PutUint32(out[4:], checkpointVersion1)
+	be.PutUint32(out[24:], 0)
+	for i := range count {
+		out = append(out, data[checkpointHeaderSize+i*checkpointEntrySize:][:checkpointEntrySize1]...)
+	}
+	return be.AppendUint32(out, crc32.Checksum(out, castagnoli))
 }

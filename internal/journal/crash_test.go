@@ -175,6 +175,9 @@ func (w *world) open(t *testing.T, want *[crashLogs]expectation) {
 func (w *world) compare(t *testing.T, l *crashLog, want expectation) {
 	t.Helper()
 	got := l.content(t)
+	if c := w.j.Coverage(l.id); int(c.End()) > len(got) {
+		t.Errorf("log %d: %d records found, and the journal takes it for durable below %d", l.id.Partition, len(got), c.End())
+	}
 	if len(got) < want.least {
 		t.Errorf("log %d: %d records found, %d were acknowledged", l.id.Partition, len(got), want.least)
 	}

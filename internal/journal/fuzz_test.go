@@ -23,7 +23,7 @@ var fuzzTable = crc32.MakeTable(crc32.Castagnoli)
 func fileOf(blocks []byte) []byte {
 	b := make([]byte, fuzzFileBytes)
 	copy(b, "STRLJRNL")
-	binary.BigEndian.PutUint16(b[8:], 1)
+	binary.BigEndian.PutUint16(b[8:], 2)
 	binary.BigEndian.PutUint32(b[12:], 4096)
 	binary.BigEndian.PutUint64(b[16:], fuzzID)
 	binary.BigEndian.PutUint64(b[24:], fuzzFileBytes)
@@ -120,6 +120,7 @@ func FuzzEntries(f *testing.F) {
 	f.Add(uint64(1), uint64(1), uint32(1), entryOf(1, 0, 1, "record"))
 	f.Add(uint64(7), uint64(7), uint32(1), entryOf(2, 5, 5, ""))
 	f.Add(uint64(7), uint64(3), uint32(2), append(entryOf(1, 0, 9, "x"), entryOf(3, 0, 0, "")...))
+	f.Add(uint64(7), uint64(7), uint32(2), append(entryOf(5, 4, 4, ""), entryOf(2, 3, 3, "")...))
 	f.Add(uint64(1)<<63, uint64(1), uint32(1<<31), entryOf(4, 0, 0, ""))
 	f.Fuzz(func(t *testing.T, sequence, neededFrom uint64, count uint32, entries []byte) {
 		if len(entries) > 4*4096 {
