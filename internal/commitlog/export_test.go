@@ -150,10 +150,9 @@ func (j *JournalModel) Recycle(d *Dir) error {
 // the disk.
 func (j *JournalModel) Crash(rnd *rand.Rand) {
 	n := 0
-	for rnd != nil && n < len(j.pending) && rnd.IntN(2) == 0 {
-		if !j.pending[n].sync {
-			j.durable = append(j.durable, modelRecord{j.pending[n].journalEntry, modelReplayed})
-		}
+	// Not beyond a sync that did not happen: what follows may build on it.
+	for rnd != nil && n < len(j.pending) && !j.pending[n].sync && rnd.IntN(2) == 0 {
+		j.durable = append(j.durable, modelRecord{j.pending[n].journalEntry, modelReplayed})
 		n++
 	}
 	j.pending = nil

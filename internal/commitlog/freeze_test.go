@@ -149,6 +149,9 @@ func (x *loss) content(t fataler) []string {
 		if err != nil || b.CheckCRC() != nil {
 			t.Fatalf("a bad batch was served at %d", at)
 		}
+		if b.BaseOffset() > at || b.LastOffset() < at {
+			t.Fatalf("a read at %d served [%d, %d]", at, b.BaseOffset(), b.LastOffset())
+		}
 		i := b.BaseOffset()
 		for r := range b.Records(1 << 20) {
 			if i == at {

@@ -106,6 +106,7 @@ func (s *segment) completeIndexes(f vfs.File, end indexEnd, at boundary, interva
 	t := tailState{largest: end.largest, last: lastBatch{leaderEpoch: kafka.NoLeaderEpoch}}
 	w := newHeaderWalk(f, end.position, at.position)
 	defer w.close()
+	due := max(s.baseOffset, end.lastOffset+1)
 	for first, added := true, false; ; first = false {
 		h, err := w.next()
 		if first && end.position > 0 && (errors.Is(err, errBadHeader) || err == nil && !end.matches(h)) {
@@ -121,7 +122,9 @@ func (s *segment) completeIndexes(f vfs.File, end indexEnd, at boundary, interva
 			t.largest = timestampOffset{h.maxTimestamp, h.lastOffset}
 		}
 		indexed := first && end.position > 0
-		if t.sinceIndex > interval && !indexed {
+		rises := indexed || h.baseOffset >= due // Otherwise its offset is damaged: a read finds it by walking.
+		due = max(due, h.lastOffset+1)
+		if t.sinceIndex > interval && !indexed && rises {
 			if !added { // Later times must not stand before those of this batch.
 				if err := s.times.truncate(end.times); err != nil {
 					return t, err

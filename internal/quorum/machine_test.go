@@ -140,6 +140,9 @@ func futurePreamble(name string) []byte {
 	if strings.HasPrefix(name, "snapshot") {
 		b = []byte("strQsnp\n\x09\x00\x00\x00")
 	}
+	if name == "stopped" {
+		b = []byte("strQstp\n\x09\x00\x00\x00")
+	}
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 

@@ -241,7 +241,12 @@ func (q *Quorum) Close() error {
 	if q.started.Load() {
 		<-q.stopped
 	}
-	return q.wal.close()
+	err := q.wal.noteStop()
+	if errors.Is(err, errStopSkipped) {
+		q.opt.Logger.Warn("the end of the quorum log is not noted", "error", err)
+		err = nil
+	}
+	return errors.Join(err, q.wal.close())
 }
 
 // Ready is closed once a leader is known and an entry of its term has been

@@ -243,8 +243,9 @@ func doMany(t *testing.T, m quorum.Machine, callers int) int {
 	synctest.Wait()
 	close(hold)
 	wg.Wait()
+	after := disk.set(nil)
 	n.stop(t)
-	return disk.set(nil) - before - 1
+	return after - before - 1
 }
 
 func TestStagedDecisionsShareASync(t *testing.T) {

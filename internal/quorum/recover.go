@@ -35,6 +35,8 @@ type scan struct {
 	segments  []scannedSegment
 	leftovers []string // Files to remove: never finished, or needed no more.
 	node      uint64   // Whose log it is, 0 without any file.
+	// stopDamage says why the note of the last stop can't be read.
+	stopDamage error
 }
 
 // scannedSegment is one segment of the chain that is used.
@@ -56,6 +58,9 @@ func recoverDir(opt Options) (recovered, error) {
 		// With another node's log this one would vote twice.
 		return recovered{}, fmt.Errorf("the log belongs to node %d, this is node %d: start it with "+
 			"--node-id %d or with another data directory", brokerID(s.node), opt.NodeID, brokerID(s.node))
+	}
+	if s.stopDamage != nil {
+		opt.Logger.Warn("the note of the quorum log's last stop is damaged and not used", "error", s.stopDamage)
 	}
 	if len(s.snapshots) == 0 {
 		return bootstrap(opt, s)
@@ -87,8 +92,8 @@ func scanDir(fsys vfs.FS, dir string) (*scan, error) {
 			s.snapshots = append(s.snapshots, n)
 		} else if n, ok := parseName(e.Name(), "segment-"); ok {
 			sequences = append(sequences, n)
-		} else if e.Name() == snapshotTemp {
-			s.leftovers = append(s.leftovers, snapshotTemp)
+		} else if e.Name() == snapshotTemp || e.Name() == stopTemp {
+			s.leftovers = append(s.leftovers, e.Name())
 		}
 	}
 	slices.Sort(s.snapshots)
@@ -96,7 +101,10 @@ func scanDir(fsys vfs.FS, dir string) (*scan, error) {
 	if err := s.readSnapshots(fsys, dir); err != nil {
 		return nil, err
 	}
-	return s, s.readSegments(fsys, dir, sequences)
+	if err := s.readSegments(fsys, dir, sequences); err != nil {
+		return nil, err
+	}
+	return s, s.checkStop(fsys, dir)
 }
 
 // parseName returns the number in a file's name.
