@@ -37,9 +37,9 @@ type journalEntry struct {
 type sharedJournal struct{ *journal.Journal }
 
 func openJournal(fsys vfs.FS, o DirOptions, e *env) (commitJournal, error) {
-	o.Journal.BeforeRelease = func() {
+	o.Journal.Checkpoint = func() {
 		if err := e.checkpoint(); err != nil {
-			e.events.Problem("write checkpoint before the journal goes round", err)
+			e.events.Problem("write checkpoint for the journal", err)
 		}
 	}
 	if err := makeDir(fsys, journalDir); err != nil {

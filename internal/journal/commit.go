@@ -27,7 +27,7 @@ func (j *Journal) Run(ctx context.Context) error {
 	defer timer.Stop()
 	defer late.Stop()
 	for ctx.Err() == nil {
-		if len(j.notes) > 0 {
+		if len(j.notes) > 0 || j.untold {
 			late.Reset(noteDelay - time.Since(j.notesSince))
 		}
 		select {
@@ -67,8 +67,9 @@ func (j *Journal) commitRound() {
 	for _, w := range r.waiters {
 		w <- failure
 	}
+	j.maybeTellOwner()
 	if failure != nil {
-		j.notes = nil
+		j.notes, j.untold = nil, false
 		j.refuse(r, failure)
 	}
 	j.spare = r

@@ -49,7 +49,7 @@
 //     nothing that was truncated or forgotten is in it. It says so of all that
 //     was acknowledged since the last release or Reset, but for what own files
 //     alone have had for less than noteDelay. Before a release the owner is told
-//     (BeforeRelease), so that it can write down what would be forgotten.
+//     (Options.Checkpoint), so that it can write down what would be forgotten.
 //   - No block that was synced is written again while it is needed: frames are
 //     padded to blocks.
 //

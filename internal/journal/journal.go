@@ -59,10 +59,11 @@ type Options struct {
 	Logger *slog.Logger
 	// OnFailure is called once, from Run's goroutine, when the disk failed.
 	OnFailure func(error)
-	// BeforeRelease is called before entries are given up, after their logs' own
-	// files were synced: what the entries say of how far a log is durable is
-	// gone with them, and the owner may write it down elsewhere. nil is nobody.
-	BeforeRelease func()
+	// Checkpoint has the owner write down how far the logs' own files were
+	// synced, where the journal can't say it: before entries are given up, and
+	// soon after own files were synced while no file of the journal is ready.
+	// nil is nobody.
+	Checkpoint func()
 	// Random is where the journal's id comes from; nil is the system.
 	Random io.Reader
 }
@@ -132,6 +133,7 @@ type Journal struct {
 	// yet, the first of them since notesSince.
 	notes      []*logState
 	notesSince time.Time
+	untold     bool // The same, of logs that can't be noted: the owner is to be told.
 
 	wake    chan struct{} // Has room for one: the filling round is not empty.
 	recycle chan struct{} // Has room for one: a file may be wanted.
@@ -197,8 +199,8 @@ func (o *Options) fill() error {
 	if o.OnFailure == nil {
 		o.OnFailure = func(error) {}
 	}
-	if o.BeforeRelease == nil {
-		o.BeforeRelease = func() {}
+	if o.Checkpoint == nil {
+		o.Checkpoint = func() {}
 	}
 	if o.Random == nil {
 		o.Random = rand.Reader

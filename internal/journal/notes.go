@@ -16,9 +16,12 @@ import (
 const noteDelay = 100 * time.Millisecond
 
 // noteSynced remembers the logs whose own files the round synced. Before files
-// are ready there is nowhere to note it.
+// are ready there is nowhere to note it but with the owner.
 func (j *Journal) noteSynced(r *round) {
 	if !r.stage {
+		if len(r.items) > 0 && !j.opt.WithoutFiles && !j.untold {
+			j.untold, j.notesSince = true, time.Now()
+		}
 		return
 	}
 	for i := range r.items {
@@ -27,7 +30,7 @@ func (j *Journal) noteSynced(r *round) {
 			continue
 		}
 		if it.state.note == kafka.NoOffset {
-			if len(j.notes) == 0 {
+			if len(j.notes) == 0 && !j.untold {
 				j.notesSince = time.Now()
 			}
 			j.notes = append(j.notes, it.state)
@@ -38,6 +41,14 @@ func (j *Journal) noteSynced(r *round) {
 
 // notesDue reports whether the notes have waited long enough for a frame.
 func (j *Journal) notesDue() bool { return len(j.notes) > 0 && time.Since(j.notesSince) >= noteDelay }
+
+// maybeTellOwner has the owner write down what could not be noted here.
+func (j *Journal) maybeTellOwner() {
+	if j.untold && time.Since(j.notesSince) >= noteDelay {
+		j.untold = false
+		j.opt.Checkpoint()
+	}
+}
 
 // cutNotes lowers the notes of logs that the round truncates: they will stand
 // behind the truncation, which came later than what they say.

@@ -127,7 +127,7 @@ func (j *Journal) recycleFull(stopped func() bool) error {
 	if err := g.Wait(); err != nil || stopped() {
 		return err
 	}
-	j.opt.BeforeRelease()
+	j.opt.Checkpoint()
 	j.files.release(files, j.writtenSequence.Load()+1)
 	j.counters.recycled.Add(uint64(len(files)))
 	return nil
