@@ -304,7 +304,9 @@ func TestDamagedHelpersAreRebuilt(t *testing.T) {
 func TestTornTail(t *testing.T) {
 	s := storeLog(t, false)
 	logs := s.files(".log")
-	s.change(logs[len(logs)-1], func(b []byte) []byte { return append(b, b[:len(b)/2]...) })
+	next := makeBatch(t, 1, "a value that is torn")
+	next.Stamp(s.end, 1)
+	s.change(logs[len(logs)-1], func(b []byte) []byte { return append(b, next.Bytes()[:next.Size()-4]...) })
 	_, l := s.open()
 	if l.LogEndOffset() != s.end || len(s.events.reports) != 0 {
 		t.Fatalf("log ends at %d, reports %q", l.LogEndOffset(), s.events.reports)

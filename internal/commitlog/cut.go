@@ -66,7 +66,7 @@ func (l *Log) dropSegment(s *segment, report *RecoveredLog) error {
 // is no error if there is no space for it.
 func (l *Log) putTailAside(size int64, report *RecoveredLog) error {
 	end := l.w.end
-	found, err := l.findBatch(end, size, max(end.nextOffset, l.knownEnd))
+	_, found, err := l.findBatch(end, size, max(end.nextOffset, l.knownEnd))
 	if err != nil || !found {
 		return err
 	}
@@ -84,12 +84,12 @@ func (l *Log) putTailAside(size int64, report *RecoveredLog) error {
 
 // findBatch looks in the writer's file, from a boundary on, for a whole batch
 // that reaches an offset. Where one begins nobody knows, behind damage.
-func (l *Log) findBatch(at boundary, size int64, offset kafka.Offset) (bool, error) {
-	buf := make([]byte, min(size-at.position, 1<<20))
+func (l *Log) findBatch(at boundary, size int64, offset kafka.Offset) (h batchHeader, found bool, err error) {
+	buf := make([]byte, min(max(0, size-at.position), 1<<20))
 	for from := at.position; size-from >= headerBytes; from += int64(len(buf) - headerBytes + 1) {
 		buf = buf[:min(int64(len(buf)), size-from)]
 		if err := readFull(l.w.file, buf, from); err != nil {
-			return false, err
+			return h, false, err
 		}
 		for i := 0; i+headerBytes <= len(buf); i++ {
 			n := bytes.IndexByte(buf[i+magicPosition:], magic)
@@ -102,11 +102,11 @@ func (l *Log) findBatch(at boundary, size int64, offset kafka.Offset) (bool, err
 				continue
 			}
 			if ok, err := checkBatch(l.w.file, h); ok || err != nil {
-				return ok, err
+				return h, ok, err
 			}
 		}
 	}
-	return false, nil
+	return h, false, nil
 }
 
 // checkBatch reports whether the CRC of the batch at a header is right.

@@ -297,6 +297,9 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 				next, l.w.end.nextOffset)}
 		}
 		if torn != nil {
+			if err := l.raiseKnownEnd(segments, i, size); err != nil {
+				return err
+			}
 			if !r.cover.Covers(l.w.end.nextOffset, l.knownEnd) {
 				l.freeze(&CorruptionError{s.path(logSuffix), l.w.end.position, torn.reason}, i, l.w.end)
 				return nil
