@@ -95,7 +95,7 @@ func TestRotInJournaledDataHeals(t *testing.T) {
 	if frozen || len(content) != 30 || slices.Contains(content, "corrupt") {
 		t.Errorf("frozen: %v, reported %q, content %q", frozen, x.events.corrupt, content)
 	}
-	if n := len(x.events.recovered); n != 1 || x.events.recovered[0].HealedTo != 30 {
+	if n := len(x.events.recovered); n != 1 || x.events.recovered[0].HealedTo != 30 || !x.events.recovered[0].Rotten {
 		t.Errorf("recovered %+v", x.events.recovered)
 	}
 }

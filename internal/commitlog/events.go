@@ -37,6 +37,8 @@ type RecoveredLog struct {
 	CutPosition  int64  // and where.
 	// PutAside are the files in which whole batches that were cut off are kept.
 	PutAside []string
+	// Rotten says that no crash leaves what was cut: it changed on the disk.
+	Rotten bool
 	// HealedTo is above zero if some of what was cut off had been durable: the
 	// journal has it up to there.
 	HealedTo kafka.Offset
@@ -59,8 +61,10 @@ func (e LogEvents) Recovered(r RecoveredLog) {
 		level = slog.LevelWarn
 		args = append(args, "put_aside", r.PutAside)
 	}
-	if r.HealedTo > 0 {
+	if r.Rotten {
 		level = slog.LevelWarn
+	}
+	if r.HealedTo > 0 {
 		args = append(args, "healed_from_journal_to", int64(r.HealedTo))
 	}
 	e.Logger.Log(context.Background(), level, "log recovered", args...)

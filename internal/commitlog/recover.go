@@ -297,7 +297,7 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 				next, l.w.end.nextOffset)}
 		}
 		if torn != nil {
-			if err := l.raiseKnownEnd(segments, i, size); err != nil {
+			if report.Rotten, err = l.raiseKnownEnd(segments, i, size); err != nil {
 				return err
 			}
 			if !r.cover.Covers(l.w.end.nextOffset, l.knownEnd) {

@@ -16,38 +16,39 @@ const sectorBytes = 512
 
 // raiseKnownEnd looks at the place where recovery found no whole batch. If no
 // crash leaves what is there, it was whole once: the known end rises to where
-// the batches behind it end, because nobody knows which were acknowledged.
-func (l *Log) raiseKnownEnd(segments []*segment, i int, size int64) error {
+// the batches behind it end, because nobody knows which were acknowledged. It
+// reports whether that is so.
+func (l *Log) raiseKnownEnd(segments []*segment, i int, size int64) (rotten bool, err error) {
 	at := l.w.end
 	if at.position == size {
-		return nil // Nothing is there: a later segment came before it to the disk.
+		return false, nil // Nothing is there: a later segment came before it to the disk.
 	}
 	rotten, behind, err := l.isRotten(at, size)
 	if err != nil || !rotten {
-		return err
+		return false, err
 	}
 	end := max(l.knownEnd, at.nextOffset+1)
 	if behind.nextOffset != kafka.NoOffset {
 		last, err := endOfBatches(l.w.file, behind, size)
 		if err != nil {
-			return err
+			return false, err
 		}
 		end = max(end, last)
 	}
-	if n := len(segments) - 1; n > i && segments[n].size.Load() > 0 {
+	if n := len(segments) - 1; n > i {
 		s := segments[n]
 		f, err := s.open(vfs.ReadWrite)
 		if err != nil {
-			return err
+			return false, err
 		}
 		last, err := endOfBatches(f, boundary{0, s.baseOffset}, s.size.Load())
 		if err != nil {
-			return err
+			return false, err
 		}
 		end = max(end, last)
 	}
 	l.knownEnd = end
-	return nil
+	return true, nil
 }
 
 // isRotten tells rot from a torn write: the bytes from a boundary to the next
