@@ -118,6 +118,7 @@ type writer struct {
 	noEpochFile   bool // There was no file when the log was opened.
 	producers     producers
 	gather        []byte
+	writtenBack   int64 // The disk was asked to write the active segment up to here.
 
 	enqueuedEnd kafka.Offset // Everything below was given to the journal, or is durable.
 	unflushed   int64        // Records since the last request to sync (flush.messages > 1).

@@ -405,7 +405,7 @@ func (l *Log) restoreLocked(i int, at boundary, tail tailState) error {
 	if err := w.producers.restore(l, i, at); err != nil {
 		return err
 	}
-	w.active, w.file, w.end = s, f, at
+	w.active, w.file, w.end, w.writtenBack = s, f, at, at.position
 	w.sinceIndex, w.largest, w.last = tail.sinceIndex, tail.largest, tail.last
 	w.rollTimestamp, w.rollBase = noTimestamp, w.producers.nowMs
 	if at.position > 0 {

@@ -66,7 +66,7 @@ func (l *Log) createSegment(base kafka.Offset, fresh bool) (*segment, error) {
 func (l *Log) startSegmentLocked(s *segment) {
 	w := &l.w
 	w.active, w.file = s, s.file.Load().File
-	w.end = boundary{0, s.baseOffset}
+	w.end, w.writtenBack = boundary{0, s.baseOffset}, 0
 	w.sinceIndex, w.rollTimestamp = 0, noTimestamp
 	w.largest = timestampOffset{timestamp: noTimestamp, offset: s.baseOffset}
 	w.newFiles = true

@@ -53,6 +53,26 @@ func (l *Log) SyncFiles() error {
 	return nil
 }
 
+// pageBytes is the unit in which a disk is written through the page cache.
+const pageBytes = 4096
+
+// StartWriteback implements journal.Log. It leaves the last page out: the next
+// append writes to it, and would wait.
+func (l *Log) StartWriteback() {
+	l.mu.Lock()
+	s, from, to := l.w.active, l.w.writtenBack, l.w.end.position&^(pageBytes-1)
+	if s == nil || l.w.closed || to <= from || !s.acquire() {
+		l.mu.Unlock()
+		return
+	}
+	l.w.writtenBack = to
+	l.mu.Unlock()
+	defer s.release()
+	if h := s.file.Load(); h != nil {
+		h.StartWriteback(from, to-from)
+	}
+}
+
 // takenAsSynced notes that all files were synced by other means; SyncFiles then
 // has the checkpoint to note and the epochs to write.
 func (l *Log) takenAsSynced() {

@@ -139,7 +139,7 @@ func (j *Journal) commit(r *round) error {
 	j.counters.rounds.Add(1)
 	j.counters.lastSync.Store(int64(took))
 	j.counters.syncs.add(took)
-	if !j.opt.WithoutFiles && (j.files.wanting() || j.anySettling()) {
+	if !j.opt.WithoutFiles && (j.files.wanting() || j.anyWriteback()) {
 		select {
 		case j.recycle <- struct{}{}:
 		default:
@@ -250,7 +250,7 @@ func (j *Journal) register(r *round, from, to int) {
 		if e.kind == Truncate {
 			s.truncated = sequence
 		}
-		j.maybeSettleLater(s, r.end(i+1)-e.position)
+		j.maybeWriteBackLater(s, r.end(i+1)-e.position)
 	}
 }
 

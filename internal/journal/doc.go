@@ -101,7 +101,7 @@
 //
 // Open, Replay, Reset and Close are called by the owner, not at the same time
 // as Run. Run is the committer and owns the background work, which zeroes new
-// files, syncs busy logs and recycles. Enqueue, EnqueueSync, Truncate, Forget
+// files, has busy logs written back and recycles. Enqueue, EnqueueSync, Truncate, Forget
 // and Stats may be called from any goroutine. Lock order: a log's write lock,
 // then Journal.mu, then fileSet.mu. No lock of the journal is held while a
 // method of a Log runs, but for recycleMu around SyncFiles.

@@ -75,6 +75,14 @@ func (l *fakeLog) SyncFiles() error {
 	return l.file.Sync()
 }
 
+func (l *fakeLog) StartWriteback() { l.file.StartWriteback(0, int64(l.endNow())*8) }
+
+func (l *fakeLog) endNow() kafka.Offset {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
 func (l *fakeLog) Durable(end kafka.Offset) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,6 +25,10 @@ type Log interface {
 	// caller of Truncate holds. An error is final for the data directory; a
 	// closed or deleted log returns nil.
 	SyncFiles() error
+	// StartWriteback asks the disk to begin writing what the log wrote to its
+	// own files. It is a hint: it waits for nothing and makes a later SyncFiles
+	// cheap.
+	StartWriteback()
 	// Durable tells that everything below end survives a crash. It is called
 	// in order of end, except after a Truncate.
 	Durable(end kafka.Offset)
@@ -144,8 +148,8 @@ type Journal struct {
 
 	recycleMu sync.Mutex // Held while files are recycled.
 
-	settleMu   sync.Mutex
-	settleList []*logState // To be synced in the background.
+	writebackMu sync.Mutex
+	writebacks  []*logState // Whose own files the disk is to begin writing.
 }
 
 // Open opens the journal in dir, which exists, and reads what it holds. It

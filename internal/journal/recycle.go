@@ -23,9 +23,9 @@ const (
 	// recycleSyncers bounds how many logs are synced at once in the
 	// background.
 	recycleSyncers = 4
-	// settleBytes is how much a log journals before its own files are synced
-	// in the background.
-	settleBytes = 1 << 20
+	// writebackBytes is how much a log journals before the disk is asked to
+	// begin writing its own files.
+	writebackBytes = 128 << 10
 )
 
 // recycler is the journal's work in the background.
@@ -40,7 +40,8 @@ type recycler struct {
 func (r *recycler) run(ctx context.Context) {
 	for {
 		if !r.opt.WithoutFiles {
-			err := r.settle(ctx)
+			r.writeBack(ctx)
+			var err error
 			for err == nil && ctx.Err() == nil && r.files.wanting() {
 				var done bool
 				if done, err = r.step(ctx); done {
@@ -168,41 +169,39 @@ func (j *Journal) syncInBackground(s *logState, covered uint64) error {
 	return nil
 }
 
-// maybeSettleLater has the log's own files synced in the background once it
-// has journaled enough. Were they left to the recycling, so many dirty pages
-// would come at once that every round waits for the disk.
-func (j *Journal) maybeSettleLater(s *logState, n int) {
-	s.unsettled += n
-	if s.unsettled < settleBytes {
+// maybeWriteBackLater has the disk begin writing the log's own files once it has
+// journaled enough. Were all left to the recycling, so many dirty pages would
+// come at once that every round waits for the disk; and syncs in between, a
+// megabyte at a time, take the disk for milliseconds each.
+func (j *Journal) maybeWriteBackLater(s *logState, n int) {
+	s.unwritten += n
+	if s.unwritten < writebackBytes {
 		return
 	}
-	s.unsettled = 0
-	j.settleMu.Lock()
-	j.settleList = append(j.settleList, s)
-	j.settleMu.Unlock()
+	s.unwritten = 0
+	j.writebackMu.Lock()
+	j.writebacks = append(j.writebacks, s)
+	j.writebackMu.Unlock()
 }
 
-// settle syncs the own files of the logs that asked for it.
-func (j *Journal) settle(ctx context.Context) error {
-	j.settleMu.Lock()
-	list := j.settleList
-	j.settleList = nil
-	j.settleMu.Unlock()
+// writeBack starts the write-back of the logs that are due.
+func (j *Journal) writeBack(ctx context.Context) {
+	j.writebackMu.Lock()
+	list := j.writebacks
+	j.writebacks = nil
+	j.writebackMu.Unlock()
 	for _, s := range list {
 		if s.gone.Load() || ctx.Err() != nil {
 			continue
 		}
-		if err := j.syncInBackground(s, j.writtenSequence.Load()); err != nil {
-			return err
-		}
+		s.log.StartWriteback()
 	}
-	return nil
 }
 
-func (j *Journal) anySettling() bool {
-	j.settleMu.Lock()
-	defer j.settleMu.Unlock()
-	return len(j.settleList) > 0
+func (j *Journal) anyWriteback() bool {
+	j.writebackMu.Lock()
+	defer j.writebackMu.Unlock()
+	return len(j.writebacks) > 0
 }
 
 // anyFull reports whether a file could be recycled.

@@ -40,9 +40,9 @@ type logState struct {
 	// truncated is the newest frame with a Truncate that no later synced entry
 	// follows. Only the committer touches it.
 	truncated uint64
-	// unsettled are the bytes journaled since the last sync in the background.
-	// Only the committer touches it.
-	unsettled int
+	// unwritten are the bytes journaled since the last StartWriteback. Only the
+	// committer touches it.
+	unwritten int
 	// fileFirst is the first frame of the newest file with an entry of the
 	// log, in that file's present use. Only the committer touches it.
 	fileFirst uint64
