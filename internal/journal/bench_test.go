@@ -24,6 +24,7 @@ type sink struct {
 
 func (s *sink) ID() kafka.TopicIDPartition { return s.id }
 func (s *sink) SyncFiles() error           { return nil }
+func (s *sink) StartWriteback()            {}
 func (s *sink) Failed(error)               {}
 
 func (s *sink) Durable(end kafka.Offset) {
@@ -69,6 +70,7 @@ type diskLog struct {
 
 func (l *diskLog) ID() kafka.TopicIDPartition { return l.id }
 func (l *diskLog) SyncFiles() error           { return l.file.Sync() }
+func (l *diskLog) StartWriteback()            {}
 func (l *diskLog) Failed(err error)           { panic(err) }
 
 func (l *diskLog) Durable(end kafka.Offset) {
