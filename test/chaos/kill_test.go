@@ -2,12 +2,14 @@ package chaos_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/strandline/strandline/test/harness"
 )
 
 // TestKill9 kills the broker again and again under load with acks=all.
 func TestKill9(t *testing.T) {
+	cp := harness.JavaClasspath(t, 5*time.Minute)
 	b := harness.Start(t, harness.Binary(t), t.TempDir())
 	l := startLoad(t, b.Addr, "kill", 6, 2)
 	n := rounds(t, 50)
@@ -23,5 +25,7 @@ func TestKill9(t *testing.T) {
 	b.Kill()
 	b.Restart()
 	l.verify()
+	b.Stop()
+	harness.DumpSegments(t, 5*time.Minute, cp, b.DataDir)
 	t.Logf("%d kills, %d acknowledged records checked", n, checked)
 }

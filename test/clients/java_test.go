@@ -10,29 +10,15 @@ import (
 	"github.com/strandline/strandline/test/harness"
 )
 
-// javaClasspath compiles the Java checks and collects Kafka's jars with Maven.
-func javaClasspath(t *testing.T) string {
-	t.Helper()
-	harness.Needs(t, "java", "mvn")
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("java")); err != nil {
-		t.Fatal(err)
-	}
-	harness.Run(t, limit, dir, "mvn", "-q", "-B", "compile", "dependency:copy-dependencies",
-		"-DoutputDirectory=lib")
-	return filepath.Join(dir, "target", "classes") + ":" + filepath.Join(dir, "lib") + "/*"
-}
-
 // java runs a main class.
 func java(t *testing.T, classpath, class string, args ...string) string {
 	t.Helper()
-	return harness.Run(t, limit, ".", "java",
-		append([]string{"-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath, class}, args...)...)
+	return harness.Java(t, limit, classpath, class, args...)
 }
 
 func TestJava(t *testing.T) {
 	b := broker(t)
-	cp := javaClasspath(t)
+	cp := harness.JavaClasspath(t, limit)
 	t.Run("clients", func(t *testing.T) {
 		if out := java(t, cp, "ClientsCheck", b.Addr); !strings.Contains(out, "all ok") {
 			t.Fatal("the checks ended without saying that all is ok")
@@ -41,7 +27,7 @@ func TestJava(t *testing.T) {
 	t.Run("tools", func(t *testing.T) { kafkaTools(t, cp, b) })
 	t.Run("dump", func(t *testing.T) {
 		b.Stop()
-		dumpSegments(t, cp, b.DataDir)
+		harness.DumpSegments(t, limit, cp, b.DataDir)
 	})
 }
 
@@ -105,26 +91,6 @@ func console(t *testing.T, cp, addr string) {
 	for i := range 500 {
 		if !strings.Contains(out, fmt.Sprintf("line %d\n", i)) {
 			t.Fatalf("the console consumer did not print line %d", i)
-		}
-	}
-}
-
-// dumpSegments has Kafka's dump tool read every segment and index.
-func dumpSegments(t *testing.T, cp, dataDir string) {
-	t.Helper()
-	logs, err := filepath.Glob(filepath.Join(dataDir, "topics", "*", "*.log"))
-	if err != nil || len(logs) == 0 {
-		t.Fatalf("no segments below %s: %v", dataDir, err)
-	}
-	indexes, err := filepath.Glob(filepath.Join(dataDir, "topics", "*", "*index"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := java(t, cp, "org.apache.kafka.tools.DumpLogSegments", "--files",
-		strings.Join(append(logs, indexes...), ","), "--index-sanity-check")
-	for _, bad := range []string{"mismatch", "Mismatch", "not valid", "isvalid: false", "Found "} {
-		if strings.Contains(out, bad) {
-			t.Errorf("Kafka's dump tool says %q", bad)
 		}
 	}
 }
