@@ -19,6 +19,7 @@ import (
 // the journal does not bring back is put aside.
 func (l *Log) cutTail(segments *[]*segment, i int, report *RecoveredLog) error {
 	s, end := (*segments)[i], l.w.end
+	l.w.rearranged = true
 	report.CutPath, report.CutPosition = s.path(logSuffix), end.position
 	if end.nextOffset < l.knownEnd {
 		report.HealedTo = l.knownEnd

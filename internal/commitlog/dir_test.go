@@ -285,6 +285,68 @@ func checkValues(t *testing.T, data []byte, at kafka.Offset) kafka.Offset {
 	return at
 }
 
+// TestStartAfterACrashSyncsNoLog checks that a start takes acknowledged records
+// from the journal and the files as they are, that the next crash finds them all
+// the same, and that a log with more than the journal has is synced.
+func TestStartAfterACrashSyncsNoLog(t *testing.T) {
+	const logs = 20
+	fsys := memfs.New()
+	j := &commitlog.JournalModel{Keeps: true}
+	open := func(fsys vfs.FS) *commitlog.Dir {
+		t.Helper()
+		o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1}
+		j.Use(&o)
+		d, err := commitlog.OpenDir(fsys, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := open(fsys)
+	appendTo := func(id byte) {
+		t.Helper()
+		l, err := d.Log(logID(id), commitlog.Options{Config: commitlog.DefaultConfig()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, 1, "x")}, 1, time.UnixMilli(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id := range byte(logs) {
+		appendTo(id)
+	}
+	if err := j.Round(false); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(0) // On the disk by chance, and nobody was told that it is durable.
+	j.Crash(nil)
+	for _, survive := range []int{100, 0, 0} {
+		fsys = fsys.CrashClone(1, survive)
+		watched := errorfs.Wrap(fsys, nil)
+		watched.Record()
+		d = open(watched)
+		synced := 0
+		for _, op := range watched.Transcript() {
+			if strings.HasPrefix(op, "sync ") && strings.HasSuffix(op, ".log") {
+				synced++
+			}
+		}
+		if want := survive / 100; synced != want {
+			t.Errorf("%d logs were synced, want %d", synced, want)
+		}
+		for id := range byte(logs) {
+			l, ok := d.Lookup(logID(id))
+			if !ok || l.LogEndOffset() < 1 || l.DurableEnd() != l.LogEndOffset() {
+				t.Fatalf("log %d, survival of %d %%: it ends at %d, durable below %d", id, survive, l.LogEndOffset(), l.DurableEnd())
+			}
+		}
+	}
+	if l, _ := d.Lookup(logID(0)); l.LogEndOffset() != 2 {
+		t.Errorf("log 0 ends at %d: what a start served was lost by the next crash", l.LogEndOffset())
+	}
+}
+
 func TestRelaxedFlush(t *testing.T) {
 	fsys := memfs.New()
 	j := &commitlog.JournalModel{}

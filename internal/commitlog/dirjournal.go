@@ -20,6 +20,9 @@ type commitJournal interface {
 	Covered() []kafka.TopicIDPartition
 	Replay(fn func(journalEntry) error) error
 	Reset() error
+	// Keep takes the place of Reset where the logs' own files are not synced. It
+	// reports false if it can't.
+	Keep(find func(kafka.TopicIDPartition) *Log) (bool, error)
 	Run(ctx context.Context) error
 	Close() error
 }
@@ -72,5 +75,15 @@ func (j sharedJournal) Replay(fn func(journalEntry) error) error {
 		return fn(journalEntry{
 			Truncate: e.Kind == journal.Truncate, ID: e.ID, Base: e.BaseOffset, End: e.EndOffset, Data: e.Data,
 		})
+	})
+}
+
+// Keep implements commitJournal.
+func (j sharedJournal) Keep(find func(kafka.TopicIDPartition) *Log) (bool, error) {
+	return j.Journal.Keep(func(id kafka.TopicIDPartition) journal.Log {
+		if l := find(id); l != nil {
+			return l
+		}
+		return nil
 	})
 }

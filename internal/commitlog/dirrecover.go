@@ -26,7 +26,15 @@ func (d *Dir) recover(c *checkpoint, lost error) error {
 	if err := r.run(); err != nil {
 		return err
 	}
-	if err := d.finishRecovery(); err != nil {
+	for _, l := range d.snapshotLogs() {
+		l.checkShortfall()
+		l.clampStart()
+	}
+	kept, err := d.journal.Keep(d.usable)
+	if err != nil {
+		return err
+	}
+	if err := d.finishRecovery(kept); err != nil {
 		return err
 	}
 	if d.clean || d.env.changed.Load() {
@@ -34,7 +42,18 @@ func (d *Dir) recover(c *checkpoint, lost error) error {
 			return fmt.Errorf("write checkpoint: %w", err)
 		}
 	}
+	if kept {
+		return nil
+	}
 	return d.journal.Reset()
+}
+
+// usable returns a log that took all that the journal has of it, or nil.
+func (d *Dir) usable(id kafka.TopicIDPartition) *Log {
+	if l := d.logs[id]; l != nil && l.isUsable() {
+		return l
+	}
+	return nil
 }
 
 func (d *Dir) recoverLogs(c *checkpoint, lost bool) error {
@@ -115,13 +134,19 @@ type wholeSyncer interface{ SyncAll() error }
 // syncAllAbove is the number of logs above which one sync of everything is used.
 const syncAllAbove = 64
 
-// finishRecovery syncs what was found and looks for what is missing.
-func (d *Dir) finishRecovery() error {
+// finishRecovery makes what was found durable. What the journal keeps is so
+// already, and its logs' own files are synced in the background; but for those
+// that recovery cut: batches may be lying behind the cut, and must be gone
+// before others are written over a part of them.
+func (d *Dir) finishRecovery(kept bool) error {
 	var found []*Log
 	for _, l := range d.snapshotLogs() {
-		l.checkShortfall()
-		l.clampStart()
-		if len(l.w.dirty) > 0 {
+		switch {
+		case len(l.w.dirty) == 0:
+		case kept && !l.w.rearranged && l.LogEndOffset() <= l.knownEnd:
+			l.durableEnd.Store(l.logEnd.Load())
+			l.w.enqueuedEnd = l.LogEndOffset()
+		default:
 			found = append(found, l)
 		}
 	}

@@ -20,6 +20,8 @@ import (
 type JournalModel struct {
 	durable []modelRecord
 	pending []modelEntry
+	// Keeps has recoveries keep what was replayed.
+	Keeps bool
 }
 
 type modelEntry struct {
@@ -178,6 +180,10 @@ func (j *JournalModel) Reset() error {
 	return nil
 }
 
+func (j *JournalModel) Keep(find func(kafka.TopicIDPartition) *Log) (bool, error) {
+	return j.Keeps && !slices.ContainsFunc(j.durable, func(r modelRecord) bool { return find(r.ID) == nil }), nil
+}
+
 func (j *JournalModel) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
@@ -206,6 +212,7 @@ func (discardJournal) Coverage(kafka.TopicIDPartition) (c journal.Coverage) { re
 func (discardJournal) Covered() []kafka.TopicIDPartition                    { return nil }
 func (discardJournal) Replay(func(journalEntry) error) error                { return nil }
 func (discardJournal) Reset() error                                         { return nil }
+func (discardJournal) Keep(func(kafka.TopicIDPartition) *Log) (bool, error) { return false, nil }
 func (discardJournal) Run(ctx context.Context) error                        { <-ctx.Done(); return nil }
 func (discardJournal) Close() error                                         { return nil }
 

@@ -124,6 +124,7 @@ type writer struct {
 	unflushed   int64        // Records since the last request to sync (flush.messages > 1).
 	dirty       []*segment   // Grown since the last sync of files.
 	newFiles    bool         // Entries of the log's directory are not synced.
+	rearranged  bool         // Recovery cut it, or finished what compaction had begun.
 	newDir      bool         // Nor is the entry of the directory itself.
 	hasDir      bool
 	openedStart kafka.Offset // The log start offset when the log was opened.

@@ -67,6 +67,7 @@ func (e modelEvents) Alarm(what string, err error) {
 
 func (m *logModel) open(t *rapid.T) {
 	o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1, RecoveryThreads: 1, Events: modelEvents{m: m}}
+	m.journal.Keeps = rapid.Bool().Draw(t, "keep")
 	m.journal.Use(&o)
 	d, err := commitlog.OpenDir(m.fs, o)
 	if err != nil {

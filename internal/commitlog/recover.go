@@ -59,6 +59,7 @@ func (l *Log) listFiles() (logFiles, error) {
 	if changed, err := l.finishSwaps(entries); err != nil {
 		return files, err
 	} else if changed {
+		l.w.rearranged = true
 		if entries, err = l.env.fs.ReadDir(l.dir); err != nil {
 			return files, fmt.Errorf("list %s: %w", l.dir, err)
 		}

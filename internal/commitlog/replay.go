@@ -171,5 +171,6 @@ func (l *Log) replayTruncate(to kafka.Offset) error {
 	if l.replayedFrom == kafka.NoOffset || l.w.end.nextOffset <= to {
 		return nil
 	}
+	l.w.rearranged = true
 	return l.cutLocked(max(to, l.replayedFrom))
 }

@@ -22,10 +22,10 @@ import (
 // prefix of what was written and hold all that was acknowledged.
 func TestCrashAtEverySyncPoint(t *testing.T) {
 	runs := 8
-	var recycled atomic.Uint64
+	var recycled, kept atomic.Uint64
 	t.Cleanup(func() {
-		if recycled.Load() == 0 {
-			t.Error("no file was recycled")
+		if recycled.Load() == 0 || kept.Load() == 0 {
+			t.Errorf("%d files were recycled, and %d recoveries kept the journal", recycled.Load(), kept.Load())
 		}
 	})
 	if testing.Short() {
@@ -42,7 +42,7 @@ func TestCrashAtEverySyncPoint(t *testing.T) {
 				t.Error("no crash was tried")
 			}
 			for i, s := range w.snapshots {
-				s.check(t, seed<<8|uint64(i), 2)
+				kept.Add(uint64(s.check(t, seed<<8|uint64(i), 2)))
 			}
 		})
 	}
@@ -61,6 +61,8 @@ type world struct {
 	// quiet keeps the logs from syncing their own files, so that the journal
 	// is all there is until it recycles.
 	quiet bool
+	// keeps has recoveries end with Keep if they can; kept says that one did.
+	keeps, kept bool
 
 	// pause is held for reading while a log and what is known of it change,
 	// and for writing while a snapshot is taken.
@@ -90,7 +92,7 @@ type expectation struct {
 }
 
 func newWorld(mem *memfs.FS, seed uint64) *world {
-	w := &world{mem: mem, rnd: rand.New(rand.NewPCG(seed, 1)), quiet: seed%2 == 1}
+	w := &world{mem: mem, rnd: rand.New(rand.NewPCG(seed, 1)), quiet: seed%2 == 1, keeps: seed%4 < 3}
 	w.value.Store(seed << 20 & (1<<47 - 1))
 	w.fs = errorfs.Wrap(mem, w.beforeOp)
 	return w
@@ -155,13 +157,8 @@ func (w *world) open(t *testing.T, want *[crashLogs]expectation) {
 		if want != nil {
 			w.compare(t, l, want[i])
 		}
-		if err := l.file.Sync(); err != nil {
-			t.Fatal(err)
-		}
 	}
-	if err := errors.Join(w.fs.SyncDir("."), w.j.Reset()); err != nil {
-		t.Fatal(err)
-	}
+	w.settle(t)
 	w.pause.Lock()
 	defer w.pause.Unlock()
 	for _, l := range w.logs {
@@ -169,6 +166,32 @@ func (w *world) open(t *testing.T, want *[crashLogs]expectation) {
 		// written may show up after another crash.
 		l.durable, l.written = l.end, l.content(t)
 	}
+}
+
+// settle ends a recovery: by Keep, or by syncing everything and Reset.
+func (w *world) settle(t *testing.T) {
+	t.Helper()
+	var unsynced [crashLogs]bool
+	for i, l := range w.logs {
+		unsynced[i] = !l.wasCut && l.end <= w.j.Coverage(l.id).End()
+	}
+	kept, err := false, error(nil)
+	if w.keeps {
+		kept, err = w.j.Keep(func(id kafka.TopicIDPartition) journal.Log { return w.logs[id.Partition].fakeLog })
+	}
+	for i, l := range w.logs {
+		if !kept || !unsynced[i] {
+			err = errors.Join(err, l.file.Sync())
+		}
+	}
+	err = errors.Join(err, w.fs.SyncDir("."))
+	if !kept {
+		err = errors.Join(err, w.j.Reset())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.kept = w.kept || kept
 }
 
 // compare checks a recovered log against what must be there.
@@ -190,23 +213,28 @@ func (w *world) compare(t *testing.T, l *crashLog, want expectation) {
 	}
 }
 
-// check recovers from a crash, goes on and crashes again, depth times.
-func (s snapshot) check(t *testing.T, seed uint64, depth int) {
+// check recovers from a crash, goes on and crashes again, depth times. It returns
+// how many recoveries kept the journal.
+func (s snapshot) check(t *testing.T, seed uint64, depth int) (kept int) {
 	t.Helper()
 	w := newWorld(s.mem, seed)
 	w.open(t, &s.want)
 	if t.Failed() {
 		t.Fatalf("crash before %s, seed %#x, depth %d", s.at, seed, depth)
 	}
-	if depth == 0 || seed%4 != 0 {
-		return
+	if w.kept {
+		kept++
+	}
+	if depth == 0 || seed%4 > 1 {
+		return kept
 	}
 	w.work(t)
 	for i, again := range w.snapshots {
-		if i%8 == 0 {
-			again.check(t, seed<<4|uint64(i), depth-1)
+		if i%4 == 0 {
+			kept += again.check(t, seed<<4|uint64(i), depth-1)
 		}
 	}
+	return kept
 }
 
 // work lets all logs be written to at once for a while.

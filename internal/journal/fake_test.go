@@ -22,6 +22,7 @@ type fakeLog struct {
 	durable kafka.Offset
 	failed  error
 	syncs   int
+	wasCut  bool // There was something behind the last whole record.
 	changed *sync.Cond
 	// onDurable is called after each Durable.
 	onDurable func(kafka.Offset)
@@ -60,6 +61,7 @@ func openLog(t testing.TB, fsys vfs.FS, n int) *fakeLog {
 			break
 		}
 	}
+	l.wasCut = size > int64(l.end)*8
 	if err := l.file.Truncate(int64(l.end) * 8); err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +165,7 @@ func (l *fakeLog) replay(e journal.Entry) error {
 	case e.Kind == journal.Truncate:
 		if e.EndOffset < l.end {
 			l.end = e.EndOffset
+			l.wasCut = true
 			return l.file.Truncate(int64(l.end) * 8)
 		}
 		return nil

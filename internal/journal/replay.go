@@ -294,21 +294,33 @@ func (j *Journal) adopt(files []*file, needed []frame) {
 // in the log already and to be skipped; one at the end is to be appended again.
 // Replay changes nothing and may be called again, before Run.
 func (j *Journal) Replay(fn func(Entry) error) error {
+	err := j.walkRecovered(func(f frame, i int, e Entry) error {
+		h := j.histories[e.ID]
+		if e.Kind > Truncate || h != nil && h.drops(mark{f.sequence, i}, e) {
+			return nil
+		}
+		return fn(e)
+	})
+	if err != nil {
+		return fmt.Errorf("replay journal: %w", err)
+	}
+	return nil
+}
+
+// walkRecovered reads what was recovered again and calls fn with every entry.
+func (j *Journal) walkRecovered(fn func(f frame, index int, e Entry) error) error {
+	var w window // One for all frames of a file: it reads ahead.
 	for _, f := range j.recovered {
-		w := window{file: f.file.handle, size: f.file.sizeBytes}
+		if w.file != f.file.handle {
+			w = window{file: f.file.handle, size: f.file.sizeBytes, buf: w.buf}
+		}
 		b, err := w.bytes(f.position, padded(f.length))
 		if err != nil {
 			return fmt.Errorf("read journal file %s: %w", f.file.name, err)
 		}
-		err = f.walk(b[:f.length], func(i int, e Entry) error {
-			h := j.histories[e.ID]
-			if e.Kind > Truncate || h != nil && h.drops(mark{f.sequence, i}, e) {
-				return nil
-			}
-			return fn(e)
-		})
+		err = f.walk(b[:f.length], func(i int, e Entry) error { return fn(f, i, e) })
 		if err != nil {
-			return fmt.Errorf("replay journal: %w", err)
+			return err
 		}
 	}
 	return nil
