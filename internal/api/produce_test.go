@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/binary"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,32 @@ func TestRefusedBatches(t *testing.T) {
 
 // TestProduceToMany: partitions stand for themselves, and the answer keeps
 // their order.
+// A batch that decompresses to more than the topic allows is refused, whatever it is
+// compressed with, and the connection goes on.
+func TestBombsAreRefused(t *testing.T) {
+	w := startWorld(t)
+	w.createTopic("t", 1, "max.decompressed.message.bytes=1048576", "max.message.bytes=8388608")
+	c := w.connect()
+	for _, codec := range []record.Codec{record.CodecGzip, record.CodecSnappy, record.CodecLZ4, record.CodecZstd} {
+		bomb := record.NewBuilder(codec, 0)
+		bomb.Append(time.Now().UnixMilli(), nil, make([]byte, 64<<20), nil)
+		records := append([]byte(nil), bomb.Build()...)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		p := c.produced(produceOf(9, "t", 0, records))
+		runtime.ReadMemStats(&after)
+		if kafka.Code(p.ErrorCode) != kafka.ErrMessageTooLarge || !strings.Contains(text(p.ErrorMessage), "decompresses") {
+			t.Errorf("%s: %v, %q", codec, kafka.Code(p.ErrorCode), text(p.ErrorMessage))
+		}
+		if n := int(after.TotalAlloc - before.TotalAlloc); n > 16<<20+4*len(records) {
+			t.Errorf("%s: %d bytes were allocated for a request of %d", codec, n, len(records))
+		}
+		if p := c.produced(produceOf(9, "t", 0, batchOf("v"))); p.ErrorCode != 0 {
+			t.Errorf("%s: a good batch afterwards: %v", codec, kafka.Code(p.ErrorCode))
+		}
+	}
+}
+
 func TestProduceToMany(t *testing.T) {
 	w := startWorld(t)
 	w.createTopic("a", 2)

@@ -129,8 +129,8 @@ func (b *Broker) openDisk() (err error) {
 		Fresh: commitlog.Meta{
 			ClusterID: newID().String(), NodeID: kafka.BrokerID(b.config.NodeID), DirectoryID: newID().String(),
 		},
-		Events: commitlog.LogEvents{Logger: b.log}, CheckpointInterval: s.LogCheckpointInterval,
-		RecoveryThreads: int(s.RecoveryThreads),
+		Events: storageEvents{commitlog.LogEvents{Logger: b.log}, b}, CheckpointInterval: s.LogCheckpointInterval,
+		RecoveryThreads: int(s.RecoveryThreads), Journal: commitlog.JournalOptions{Logger: b.log},
 	})
 	return err
 }
@@ -276,6 +276,7 @@ func (b *Broker) boot(ctx context.Context) error {
 		return fmt.Errorf("register with the controller: %w", err)
 	}
 	b.settleStrays()
+	b.disk.ReserveBallast()
 	return nil
 }
 

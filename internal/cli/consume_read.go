@@ -97,7 +97,8 @@ func (c *consume) poll(
 		return nil, context.DeadlineExceeded // Explained with the addresses.
 	}
 	c.out.warn("no record came for %v, and some partitions were not read to their end: "+
-		"an open transaction or a broker that does not answer holds them back", stuckAfter)
+		"an open transaction, stored data that is corrupt, or a broker that does not answer holds them back: "+
+		"strandline doctor", stuckAfter)
 	return nil, silent(exitFailed)
 }
 

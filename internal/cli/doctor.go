@@ -14,8 +14,8 @@ const doctorLong = `Look for what goes wrong most often, and say what to do abou
 
 Without --config it looks at a running broker, ours or another, as a client on this machine sees
 it: do the names resolve, does every broker answer at the address that it advertises and belong to
-the same cluster, have clients asked for addresses and never come (ours only, over HTTP), do all
-partitions have a leader and enough replicas for their min.insync.replicas, how full are the disks,
+the same cluster, have clients asked for addresses and never come, was stored data found corrupt
+(both ours only, over HTTP), do all partitions have a leader and enough replicas for their min.insync.replicas, how full are the disks,
 do consumer groups lag or lose records, are there records from the future, is the clock kept right.
 For a broker on this machine it looks at its limit of open files too.
 
@@ -153,7 +153,7 @@ func (d *doctor) checkBroker(ctx context.Context) {
 		return
 	}
 	d.checkAdvertised(ctx, m)
-	d.checkUnreached(ctx)
+	d.checkNotes(ctx)
 	d.checkTopics(ctx, adm, m)
 	d.checkDisks(ctx, adm)
 	d.checkGroups(ctx, adm)

@@ -114,8 +114,8 @@ func (d *doctor) checkAdvertised(ctx context.Context, m kadm.Metadata) {
 	}
 }
 
-// unreachedClients is what a broker of ours knows about clients that never came.
-type unreachedClients struct {
+// brokerNotes is what a broker of ours has noticed itself.
+type brokerNotes struct {
 	Unreached []struct {
 		Client     string    `json:"client"`
 		ClientID   string    `json:"client_id"`
@@ -123,11 +123,21 @@ type unreachedClients struct {
 		Since      time.Time `json:"since"`
 		Asked      int       `json:"asked"`
 	} `json:"unreached_clients"`
+	Corrupt []struct {
+		Topic     string    `json:"topic"`
+		Partition int32     `json:"partition"`
+		File      string    `json:"file"`
+		Position  int64     `json:"position"`
+		Reason    string    `json:"reason"`
+		Since     time.Time `json:"since"`
+	} `json:"corrupt"`
+	CorruptTotal int `json:"corrupt_total"`
 }
 
-// checkUnreached asks the broker which clients were told an address and never
-// came to it. Only the broker sees that, and only ours tells.
-func (d *doctor) checkUnreached(ctx context.Context) {
+// checkNotes asks the broker what it has noticed: clients that were told an
+// address and never came to it, and stored data that is corrupt. Only the broker
+// sees that, and only ours tells.
+func (d *doctor) checkNotes(ctx context.Context) {
 	address := d.http
 	if address == "none" {
 		return
@@ -149,26 +159,50 @@ func (d *doctor) checkUnreached(ctx context.Context) {
 			"Is it the address of --http-listen?")
 	case err != nil:
 		d.sayUnasked()
-	case len(answer.Unreached) == 0:
-		d.ok("clients", "every client that asked for an address came to it")
 	default:
-		for _, c := range answer.Unreached {
-			d.say(statusProblem, "clients",
-				fmt.Sprintf("client %q at %s was told %s %s since %s and never came", c.ClientID, c.Client,
-					c.Advertised,
-					plural(c.Asked, "time"), timestamp(c.Since)),
-				"Can it resolve and reach that address? Set --advertise to one that it can use.")
-		}
+		d.sayUnreached(answer)
+		d.sayCorrupt(answer)
+	}
+}
+
+func (d *doctor) sayUnreached(answer brokerNotes) {
+	if len(answer.Unreached) == 0 {
+		d.ok("clients", "every client that asked for an address came to it")
+	}
+	for _, c := range answer.Unreached {
+		d.say(statusProblem, "clients",
+			fmt.Sprintf("client %q at %s was told %s %s since %s and never came", c.ClientID, c.Client,
+				c.Advertised,
+				plural(c.Asked, "time"), timestamp(c.Since)),
+			"Can it resolve and reach that address? Set --advertise to one that it can use.")
+	}
+}
+
+// sayCorrupt lists damage that reads and the last start came upon.
+func (d *doctor) sayCorrupt(answer brokerNotes) {
+	if answer.CorruptTotal == 0 {
+		d.ok("data", "no stored data was found corrupt since the broker started")
+	}
+	for _, c := range answer.Corrupt {
+		d.say(statusProblem, "data",
+			fmt.Sprintf("%s-%d: %s is corrupt at position %d since %s: %s", c.Topic, c.Partition, c.File,
+				c.Position, timestamp(c.Since), c.Reason),
+			"It is not served. Stop the broker and restore the file from a copy, or let consumers seek past "+
+				"it: strandline group seek")
+	}
+	if more := answer.CorruptTotal - len(answer.Corrupt); more > 0 {
+		d.say(statusProblem, "data", fmt.Sprintf("corrupt in %s more", plural(more, "place")),
+			"Look at all of it, with the broker stopped: strandline log verify")
 	}
 }
 
 func (d *doctor) sayUnasked() {
-	d.say(statusNote, "clients", "not asked which clients fail to come to the advertised address",
+	d.say(statusNote, "clients", "not asked which clients fail to come to the advertised address, and what is corrupt",
 		"Strandline knows, and tells over HTTP: --http HOST:PORT")
 }
 
-func askHTTP(ctx context.Context, url string) (unreachedClients, error) {
-	var answer unreachedClients
+func askHTTP(ctx context.Context, url string) (brokerNotes, error) {
+	var answer brokerNotes
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -21,6 +21,7 @@ func (l *Log) AppendAsLeader(bs []record.Batch, epoch kafka.LeaderEpoch, now tim
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.prepareLocked(bs); err != nil {
+		l.reportRefused(err)
 		return AppendInfo{}, err
 	}
 	nowMs := now.UnixMilli()
@@ -42,6 +43,7 @@ func (l *Log) AppendAsLeader(bs []record.Batch, epoch kafka.LeaderEpoch, now tim
 	}
 	info.LastOffset = next - 1
 	if err := l.appendLocked(bs, cfg, nowMs); err != nil {
+		l.reportRefused(err)
 		return AppendInfo{}, fmt.Errorf("append to %s at %d: %w", l.id, info.BaseOffset, err)
 	}
 	return info, nil
@@ -50,6 +52,9 @@ func (l *Log) AppendAsLeader(bs []record.Batch, epoch kafka.LeaderEpoch, now tim
 // AppendAsFollower appends batches with the offsets and epochs that the leader
 // gave them. They must continue the log; only a compacted topic may leave gaps.
 func (l *Log) AppendAsFollower(bs []record.Batch) error {
+	if err := l.allowFollowersGap(bs); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.prepareLocked(bs); err != nil {
@@ -153,6 +158,9 @@ func (l *Log) noteAppendedLocked(bs []record.Batch, indexInterval int64) {
 	w := &l.w
 	ring := l.ring.Load()
 	for _, b := range bs {
+		if base := b.BaseOffset(); base > w.end.nextOffset {
+			l.noteGapLocked(base)
+		}
 		w.noteBatch(b, indexInterval)
 		l.assignEpochLocked(b.LeaderEpoch(), b.BaseOffset())
 		w.producers.update(b)

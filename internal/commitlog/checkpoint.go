@@ -43,6 +43,10 @@ type checkpointEntry struct {
 // no snapshot is needed.
 const entryNoProducers = 1 << 0
 
+// entryGaps says that batches may leave gaps: the log was compacted, or is a
+// copy of one that was.
+const entryGaps = 1 << 1
+
 func newCheckpointEntry() checkpointEntry {
 	return checkpointEntry{
 		segmentBase: kafka.NoOffset, leaderEpoch: kafka.NoLeaderEpoch, epochStart: kafka.NoOffset,
@@ -193,8 +197,8 @@ func loadCheckpoint(fsys vfs.FS) (c *checkpoint, lost, err error) {
 	for i := range uint64(2) {
 		name := checkpointName(i)
 		data, err := readFile(fsys, name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
+		if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
+			continue // Reserved, and never written.
 		}
 		if err != nil {
 			return nil, nil, err

@@ -11,6 +11,7 @@ import (
 // Chunk is a run of whole, checked batches of one segment. It holds on to the
 // segment's file until Release. The zero value is an empty chunk.
 type Chunk struct {
+	log        *Log
 	segment    *segment
 	file       vfs.File
 	position   int64
@@ -39,10 +40,18 @@ func (c Chunk) AppendTo(dst []byte) ([]byte, error) {
 	n := len(dst)
 	dst = slices.Grow(dst, int(c.length))[:n+int(c.length)]
 	if _, err := c.file.ReadAt(dst[n:], c.position); err != nil {
+		c.Failed(err)
 		return dst[:n], fmt.Errorf("read %s at position %d: %w",
 			c.segment.path(logSuffix), c.position, err)
 	}
 	return dst, nil
+}
+
+// Failed reports that the file's range could not be read.
+func (c Chunk) Failed(err error) {
+	if !c.segment.deleted.Load() {
+		c.log.reportRead(fmt.Errorf("read %s at position %d: %w", c.segment.path(logSuffix), c.position, err))
+	}
 }
 
 // Release gives the segment up. It must be called once; on an empty chunk it

@@ -41,7 +41,15 @@ func (l *Log) HasDirt() bool {
 
 // Cleanable returns the segments that may be compacted, oldest first: sealed
 // ones with nothing at or above upTo, and on disk.
-func (l *Log) Cleanable(upTo kafka.Offset) ([]CleanableSegment, error) {
+func (l *Log) Cleanable(upTo kafka.Offset) (segments []CleanableSegment, err error) {
+	err = l.surveying(func() (err error) {
+		segments, err = l.cleanable(upTo)
+		return err
+	})
+	return segments, err
+}
+
+func (l *Log) cleanable(upTo kafka.Offset) ([]CleanableSegment, error) {
 	if err := l.checkpointActive(); err != nil {
 		return nil, err
 	}
@@ -136,55 +144,69 @@ func (l *Log) Batches(from, upTo kafka.Offset, fn func(record.Batch) error) erro
 		if !l.findSegment(from, &q) {
 			continue // The log changes just now.
 		}
-		err := q.each(fn)
+		err := q.open()
+		if err == nil {
+			err = q.each(l, fn)
+		}
+		var suspect *suspectError
+		if errors.As(err, &suspect) {
+			err = errors.Join(err, q.survey(l)) // The next attempt knows.
+		}
 		q.segment.release()
+		if err != nil && q.segment.deleted.Load() {
+			return ErrBusy // Deleted before we could read it.
+		}
 		if err != nil {
 			return err
 		}
-		if q.end.nextOffset <= from {
+		if q.whole.nextOffset <= from {
 			return nil
 		}
-		from = q.end.nextOffset
+		from = q.whole.nextOffset
 	}
 	return nil
 }
 
 // each calls fn for the batches of the read that lie in this segment.
-func (q *segmentRead) each(fn func(record.Batch) error) error {
-	f, err := q.segment.open(vfs.ReadOnly)
-	if err != nil {
-		if q.segment.deleted.Load() {
-			return ErrBusy // Deleted before we could open it.
-		}
-		return err
+func (q *segmentRead) each(l *Log, fn func(record.Batch) error) error {
+	if d := q.confine(); d != nil {
+		return d.corruption(q.segment)
 	}
-	q.file = f
 	at, err := q.locate(q.from)
 	if err != nil {
 		return err
 	}
-	scan := newBatchScan(f, at.position, q.end.position)
+	check, err := q.chain(l, at)
+	if err != nil {
+		return err
+	}
+	scan := newBatchScan(q.file, at.position, q.end.position)
 	defer scan.close()
-	next := q.segment.baseOffset
 	for {
 		position := scan.position
 		b, err := scan.next()
-		if err == nil && b.BaseOffset() < next {
-			err = &tornError{"offsets do not rise"}
-		}
 		var torn *tornError
 		switch {
 		case errors.Is(err, io.EOF):
+			if q.end.nextOffset < q.whole.nextOffset || q.segment.breaks(check.due, q.whole.nextOffset) {
+				return q.segment.suspect(position, "the segment is damaged here, or shorter than it was")
+			}
 			return nil
 		case errors.As(err, &torn):
-			return q.corrupt(position, torn.reason)
+			return q.segment.suspect(position, torn.reason)
 		case err != nil:
 			return fmt.Errorf("read %s: %w", q.segment.path(logSuffix), err)
 		case b.BaseOffset() >= q.upTo:
 			return nil
 		}
-		next = b.LastOffset() + 1
-		if err := fn(b); err != nil {
+		reason, err := check.check(b, position, q)
+		if err == nil && reason != "" {
+			err = q.segment.suspect(position, reason)
+		}
+		if err == nil {
+			err = fn(b)
+		}
+		if err != nil {
 			return err
 		}
 	}

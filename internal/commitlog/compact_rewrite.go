@@ -27,7 +27,7 @@ const rewriteBufferBytes = 256 << 10
 // BeginRewrite starts to replace segments, the first of which begins at from.
 func (l *Log) BeginRewrite(from kafka.Offset) (*Rewrite, error) {
 	r := &Rewrite{log: l, from: from}
-	r.segment = newSegment(l.env.fs, l.dir, from)
+	r.segment = newSegment(l, from)
 	r.segment.stage = cleanedSuffix
 	r.segment.trustedFrom.Store(0)
 	if err := r.segment.dropIndexes(); err != nil {
@@ -93,6 +93,9 @@ func (r *Rewrite) Commit(upTo, cleanedTo kafka.Offset) error {
 	r.upTo = upTo
 	l := r.log
 	err := r.store()
+	if err == nil {
+		err = l.allowGaps(upTo)
+	}
 	if err == nil {
 		// Whatever moved the recovery point past the old segments: it is on disk
 		// when this returns.

@@ -73,6 +73,8 @@ type Dir struct {
 	sequence      uint64
 	checkpointBuf []byte
 	files         [2]vfs.File
+	lacksBallast  bool       // It was given back at this start.
+	room          [2]int64   // Bytes reserved for each of the files, as far as known.
 	doomed        []*segment // Unlinked once the checkpoint has their log start.
 	doomedMu      sync.Mutex
 }
@@ -113,18 +115,35 @@ func (d *Dir) open() error {
 	if err := d.freeBallastIfFull(); err != nil {
 		return err
 	}
-	if err := makeDir(d.fs, topicsDir); err != nil {
+	newTopics, err := makeDir(d.fs, topicsDir)
+	if err != nil {
 		return err
 	}
 	d.env = &env{
-		fs: d.fs, events: d.options.Events, checkpoint: d.writeCheckpoint, doom: d.doom,
+		broke: make(chan error, 1),
+		fs:    d.fs, events: d.options.Events, checkpoint: d.writeCheckpoint, doom: d.doom,
 		wake: make(chan struct{}, 1),
+	}
+	onFailure := d.options.Journal.OnFailure
+	d.options.Journal.OnFailure = func(err error) {
+		d.env.breakDown(err)
+		if onFailure != nil {
+			onFailure(err)
+		}
 	}
 	if err := d.openJournal(c.clean); err != nil {
 		return fmt.Errorf("open journal: %w", err)
 	}
 	d.env.commit = d.journal
-	return d.recover(c, lost)
+	if newTopics {
+		d.restoreBallast()
+		d.reserveCheckpoints()
+	}
+	if err := d.recover(c, lost); err != nil {
+		return err
+	}
+	d.reserveLeaving(startRoom)
+	return nil
 }
 
 // openJournal opens the journal. After a clean stop nothing in it is needed: a
@@ -154,7 +173,7 @@ func (d *Dir) openJournal(clean bool) error {
 
 // putJournalAside moves the journal to where nothing reads it but a person.
 func (d *Dir) putJournalAside() (string, error) {
-	if err := makeDir(d.fs, quarantineDir); err != nil {
+	if _, err := makeDir(d.fs, quarantineDir); err != nil {
 		return "", err
 	}
 	to := quarantineDir + "/" + journalDir
@@ -253,7 +272,7 @@ func (d *Dir) Delete(id kafka.TopicIDPartition) error {
 // nothing reads it but a person.
 func (d *Dir) Quarantine(id kafka.TopicIDPartition) error {
 	return d.drop(id, func(l *Log) error {
-		if err := makeDir(d.fs, quarantineDir); err != nil {
+		if _, err := makeDir(d.fs, quarantineDir); err != nil {
 			return err
 		}
 		to := quarantineDir + "/" + logDirName(id)
@@ -277,6 +296,7 @@ func (d *Dir) drop(id kafka.TopicIDPartition, remove func(*Log) error) error {
 	}
 	hadFiles := l.close()
 	d.journal.Forget(l)
+	d.env.reports.forget(func(c Corruption) bool { return c.ID == id })
 	if !hadFiles {
 		return nil
 	}
@@ -306,7 +326,8 @@ func (l *Log) close() (hadFiles bool) {
 }
 
 // Run does the work of the background until ctx ends: the journal, checkpoints,
-// unlinking, and reports of failures.
+// unlinking, and reports of failures. A sync that failed ends it, with a
+// *BrokenError: nothing can be made durable any more.
 func (d *Dir) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.journal.Run(ctx) })
@@ -325,6 +346,8 @@ func (d *Dir) maintain(ctx context.Context) error {
 			return nil
 		case <-d.env.wake:
 			d.env.reportFailures()
+		case err := <-d.env.broke:
+			return &BrokenError{err}
 		case now := <-flush.C:
 			d.flushDue(now)
 		case <-ticker.C:
@@ -372,13 +395,23 @@ func (d *Dir) Close(clean bool) error {
 }
 
 func (d *Dir) closeClean() error {
+	logs := d.snapshotLogs()
 	g := errgroup.Group{}
 	g.SetLimit(d.options.RecoveryThreads)
-	for _, l := range d.snapshotLogs() {
+	for _, l := range logs {
 		g.Go(l.settle)
 	}
-	if err := g.Wait(); err != nil {
+	settled := g.Wait()
+	if settled != nil && !isDiskFull(settled) {
+		return settled
+	}
+	logs = slices.DeleteFunc(logs, func(l *Log) bool { return !l.isDirty() })
+	if err := d.syncLogs(logs); err != nil {
 		return err
+	}
+	if settled != nil {
+		d.options.Events.Problem("stop with a full disk: the next start has more to read", settled)
+		return nil
 	}
 	// Before the journal forgets how far the logs are durable.
 	if err := d.writeCheckpointFile(false); err != nil {
@@ -390,19 +423,15 @@ func (d *Dir) closeClean() error {
 	return d.writeCheckpointFile(true)
 }
 
-// settle makes the log ready for a clean stop: all on disk, with what spares
-// the next start any reading.
+// settle writes what spares the next start any reading.
 func (l *Log) settle() error {
 	if l.failure.Load() != nil || l.broken.Load() {
-		return l.Err()
+		return fmt.Errorf("settle %s: %w", l.id, ErrOffline) // The journal has what it lacks.
 	}
 	l.mu.Lock()
 	var err error
-	if w := &l.w; w.active != nil && !w.closed {
-		if !w.producers.empty() {
-			err = errors.Join(err, w.producers.snapshot(l, w.end.nextOffset, w.end.position == 0))
-		}
-		err = errors.Join(err, l.writeEpochsLocked())
+	if w := &l.w; w.active != nil && !w.closed && !w.producers.empty() {
+		err = w.producers.snapshot(l, w.end.nextOffset, w.end.position == 0)
 	}
 	l.mu.Unlock()
 	if err == nil {
@@ -411,10 +440,6 @@ func (l *Log) settle() error {
 	if err != nil {
 		return fmt.Errorf("settle %s: %w", l.id, err)
 	}
-	if err := l.SyncFiles(); err != nil {
-		return err
-	}
-	l.Durable(l.LogEndOffset())
 	return nil
 }
 

@@ -188,6 +188,67 @@ func TestStartWithAFullDisk(t *testing.T) {
 	}
 }
 
+// A directory has its reserves from the first moment on, and a full disk that keeps
+// a checkpoint from growing takes a little of them.
+func TestReserves(t *testing.T) {
+	disk := memfs.New()
+	o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: 2 << 20}
+	commitlog.DiscardJournal(&o)
+	d, err := commitlog.OpenDir(disk, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := func() int64 {
+		t.Helper()
+		info, err := disk.Stat("ballast")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	if held() != 2<<20 {
+		t.Errorf("the ballast has %d bytes", held())
+	}
+	for i := range 2000 {
+		id := kafka.TopicIDPartition{ID: kafka.TopicID{1}, Partition: int32(i)}
+		l, err := d.Log(id, commitlog.Options{Config: commitlog.DefaultConfig()})
+		if err == nil {
+			_, err = l.AppendAsLeader([]record.Batch{makeBatch(t, 1, "x")}, 1, time.UnixMilli(1))
+		}
+		if err == nil {
+			err = l.SyncFiles()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i%500 != 0 {
+			continue
+		}
+		free, total, err := disk.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk.SetCapacity(int64(total - free))
+		if err := d.Checkpoint(); err != nil {
+			t.Fatalf("checkpoint of %d logs on a full disk: %v", i+1, err)
+		}
+		disk.SetCapacity(-1)
+	}
+	if held() >= 2<<20 || held() < 1<<20 {
+		t.Errorf("the ballast has %d bytes after checkpoints grew on a full disk", held())
+	}
+	d.Maintain()
+	if held() != 2<<20 {
+		t.Errorf("the ballast has %d bytes again", held())
+	}
+	if err := d.Close(false); err != nil {
+		t.Fatal(err)
+	}
+	if d, err = commitlog.OpenDir(disk, o); err != nil || len(d.Logs()) != 2000 {
+		t.Fatalf("open again: %v", err)
+	}
+}
+
 // Appends, reads, retention and the journal's rounds at the same time.
 func TestReadersAndWriters(t *testing.T) {
 	d := openDir(t, memfs.New())
@@ -390,5 +451,57 @@ func TestRelaxedFlush(t *testing.T) {
 	d.FlushDue(start.Add(1000 * time.Millisecond))
 	if j.Pending() != 1 {
 		t.Error("not synced after flush.ms")
+	}
+}
+
+// syncingAll is a disk that can be synced as a whole, as a real one can.
+type syncingAll struct {
+	vfs.FS
+	times int
+}
+
+func (s *syncingAll) SyncAll() error {
+	s.times++
+	return nil
+}
+
+func TestStopOfManyLogsSyncsOnce(t *testing.T) {
+	watched := errorfs.Wrap(memfs.New(), nil)
+	disk := &syncingAll{FS: watched}
+	o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1}
+	commitlog.DiscardJournal(&o)
+	d, err := commitlog.OpenDir(disk, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const logs = 100
+	for i := range byte(logs) {
+		l, err := d.Log(logID(i), commitlog.Options{Config: commitlog.DefaultConfig()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, 1, "x")}, 1, time.UnixMilli(1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watched.Record()
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range watched.Transcript() {
+		if strings.HasPrefix(op, "sync") && strings.Contains(op, "topics") {
+			t.Errorf("one by one: %s", op)
+		}
+	}
+	if disk.times != 1 {
+		t.Errorf("everything was synced %d times", disk.times)
+	}
+	if d, err = commitlog.OpenDir(disk, o); err != nil || !d.WasClean() {
+		t.Fatalf("open again: %v", err)
+	}
+	for i := range byte(logs) {
+		if l, ok := d.Lookup(logID(i)); !ok || l.DurableEnd() != 1 {
+			t.Errorf("log %d: %v", i, ok)
+		}
 	}
 }

@@ -45,7 +45,7 @@ func openJournal(fsys vfs.FS, o DirOptions, e *env) (commitJournal, error) {
 			e.events.Problem("write checkpoint for the journal", err)
 		}
 	}
-	if err := makeDir(fsys, journalDir); err != nil {
+	if _, err := makeDir(fsys, journalDir); err != nil {
 		return nil, err
 	}
 	j, err := journal.Open(fsys, journalDir, o.Journal)

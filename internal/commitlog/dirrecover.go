@@ -1,9 +1,7 @@
 package commitlog
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -38,7 +36,11 @@ func (d *Dir) recover(c *checkpoint, lost error) error {
 		return err
 	}
 	if d.clean || d.env.changed.Load() {
-		if err := d.writeCheckpointFile(false); err != nil {
+		switch err := d.writeCheckpointFile(false); {
+		case isDiskFull(err):
+			// All is synced in the logs' own files: a crash costs another look.
+			d.options.Events.Problem("write checkpoint: the disk is full, and a next start takes longer", err)
+		case err != nil:
 			return fmt.Errorf("write checkpoint: %w", err)
 		}
 	}
@@ -150,29 +152,37 @@ func (d *Dir) finishRecovery(kept bool) error {
 			found = append(found, l)
 		}
 	}
+	return d.syncLogs(found)
+}
+
+// syncLogs makes all that the logs have durable, by one sync of everything if
+// there are many. Nothing is appended to them meanwhile.
+func (d *Dir) syncLogs(logs []*Log) error {
 	all, ok := d.fs.(wholeSyncer)
-	ok = ok && len(found) > syncAllAbove
+	ok = ok && len(logs) > syncAllAbove
 	if ok {
 		if err := all.SyncAll(); err != nil {
-			return fmt.Errorf("sync what was recovered: %w", err)
+			return fmt.Errorf("sync %d logs: %w", len(logs), err)
 		}
 	}
 	g := errgroup.Group{}
 	g.SetLimit(2 * d.options.RecoveryThreads)
-	for _, l := range found {
-		g.Go(func() error { return l.finishRecovery(ok) })
+	for _, l := range logs {
+		g.Go(func() error { return l.syncWhole(ok) })
 	}
 	return g.Wait()
 }
 
-// finishRecovery makes what a recovery found the log's durable state.
-func (l *Log) finishRecovery(synced bool) error {
+// syncWhole makes the whole log its durable state.
+func (l *Log) syncWhole(synced bool) error {
 	if synced {
 		l.takenAsSynced()
 	}
 	if err := l.SyncFiles(); err != nil {
-		return fmt.Errorf("sync recovered log %s: %w", l.id, err)
+		return fmt.Errorf("sync log %s: %w", l.id, err)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.durableEnd.Store(l.logEnd.Load())
 	l.w.enqueuedEnd = l.LogEndOffset()
 	return nil
@@ -188,7 +198,9 @@ const (
 // checkpointIfChanged writes the checkpoint if some log's part of it moved.
 func (d *Dir) checkpointIfChanged() error {
 	for _, l := range d.snapshotLogs() {
-		if err := l.tidy(tidyBytes); err != nil {
+		if err := l.tidy(tidyBytes); isDiskFull(err) {
+			l.reportRefused(err)
+		} else if err != nil {
 			d.options.Events.Problem("tidy log", err)
 		}
 	}
@@ -209,7 +221,7 @@ func (d *Dir) writeCheckpointFile(clean bool) error {
 	d.sequence++
 	buf := beginCheckpoint(d.checkpointBuf, d.sequence, clean)
 	for _, l := range d.snapshotLogs() {
-		if c := l.checkpointPoint(); c.recoveryPoint > 0 || c.logStart > 0 || c.knownEnd > 0 {
+		if c := l.checkpointPoint(); c.recoveryPoint > 0 || c.logStart > 0 || c.knownEnd > 0 || c.flags&entryGaps != 0 {
 			buf = appendCheckpointEntry(buf, l.id, c)
 		}
 	}
@@ -242,10 +254,21 @@ func (d *Dir) writeSlot(buf []byte) error {
 			return err
 		}
 	}
-	if _, err := d.files[slot].WriteAt(buf, 0); err != nil {
+	f := d.files[slot]
+	err := d.env.sparing(func() error {
+		if room := checkpointRoom(len(buf)); d.room[slot] < room {
+			if err := f.Allocate(0, room); err != nil {
+				return err
+			}
+			d.room[slot] = room
+		}
+		_, err := f.WriteAt(buf, 0)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	return d.files[slot].Sync()
+	return f.Sync()
 }
 
 // doom schedules segments for unlinking.
@@ -270,38 +293,4 @@ func (s *segment) unlink() error {
 		return nil // Compaction removed them, and their names may be another's.
 	}
 	return removeSegmentFiles(s.fs, s.dir, s.baseOffset)
-}
-
-// freeBallastIfFull gives the reserved bytes back if the disk has no room left
-// to start with.
-func (d *Dir) freeBallastIfFull() error {
-	free, _, err := d.fs.Usage()
-	if err != nil || d.options.BallastBytes < 0 || free > uint64(d.options.BallastBytes)/2 {
-		return err
-	}
-	if err := d.fs.Remove(ballastName); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("free ballast: %w", err)
-	}
-	return nil
-}
-
-// restoreBallast reserves the ballast again once there is room.
-func (d *Dir) restoreBallast() {
-	want := d.options.BallastBytes
-	if want < 0 {
-		return
-	}
-	if info, err := d.fs.Stat(ballastName); err == nil && info.Size() == want {
-		return
-	}
-	if free, _, err := d.fs.Usage(); err != nil || free < 4*uint64(want) {
-		return
-	}
-	f, err := d.fs.Open(ballastName, vfs.ReadWrite|vfs.Create)
-	if err == nil {
-		err = errors.Join(f.Allocate(0, want), f.Truncate(want), f.Close())
-	}
-	if err != nil {
-		d.options.Events.Problem("reserve ballast", err)
-	}
 }

@@ -71,6 +71,15 @@ func (h epochHistory) at(offset kafka.Offset) kafka.LeaderEpoch {
 	return h[i-1].LeaderEpoch
 }
 
+// correct moves the start of an epoch to where it is known to be: the file has no
+// checksum.
+func (h epochHistory) correct(known EpochEntry) {
+	i := slices.IndexFunc(h, func(e EpochEntry) bool { return e.LeaderEpoch == known.LeaderEpoch })
+	if i > 0 && h[i-1].StartOffset < known.StartOffset && (i+1 == len(h) || known.StartOffset < h[i+1].StartOffset) {
+		h[i].StartOffset = known.StartOffset
+	}
+}
+
 // truncateEnd drops the epochs that begin at or after end.
 func (h epochHistory) truncateEnd(end kafka.Offset) epochHistory {
 	i := sort.Search(len(h), func(i int) bool { return h[i].StartOffset >= end })

@@ -41,6 +41,19 @@ func (e *CorruptionError) Error() string {
 	return fmt.Sprintf("%s is corrupt at position %d: %s", e.Path, e.Position, e.Reason)
 }
 
+// BrokenError says that the disk under a data directory failed to make written
+// bytes durable.
+type BrokenError struct{ Err error }
+
+// Error implements error.
+func (e *BrokenError) Error() string {
+	return "the disk failed a sync, so what is on it is not known, and the data directory is offline: look at the " +
+		"disk, then start the broker again, which recovers all that it acknowledged: " + e.Err.Error()
+}
+
+// Unwrap returns the disk's error.
+func (e *BrokenError) Unwrap() error { return e.Err }
+
 // BatchTooLargeError refuses batches that do not fit into a segment.
 type BatchTooLargeError struct{ SizeBytes, SegmentBytes int64 }
 

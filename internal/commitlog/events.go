@@ -21,6 +21,10 @@ type Events interface {
 	Failed(kafka.TopicIDPartition, error)
 	// Alarm: something went wrong that a person should look at.
 	Alarm(what string, err error)
+	// DiskFull: an append was refused because there is no space.
+	DiskFull(kafka.TopicIDPartition, error)
+	// ReadFailed: the disk did not give stored bytes back.
+	ReadFailed(kafka.TopicIDPartition, error)
 	// Problem: something went wrong that heals itself or can wait.
 	Problem(what string, err error)
 }
@@ -72,7 +76,21 @@ func (e LogEvents) Recovered(r RecoveredLog) {
 
 // Corrupt implements Events.
 func (e LogEvents) Corrupt(id kafka.TopicIDPartition, err *CorruptionError) {
-	e.Logger.Error("stored data is corrupt", "partition", id.String(), "error", err)
+	e.Logger.Error("stored data is corrupt and is not served: restore the file from a copy, or let consumers "+
+		"seek past the offsets it lost", "partition", id.String(), "file", err.Path, "position", err.Position,
+		"reason", err.Reason)
+}
+
+// DiskFull implements Events.
+func (e LogEvents) DiskFull(id kafka.TopicIDPartition, err error) {
+	e.Logger.Error("the disk is full and records are refused, producers try again: free space or lower retention; "+
+		"no restart is needed", "partition", id.String(), "error", err)
+}
+
+// ReadFailed implements Events.
+func (e LogEvents) ReadFailed(id kafka.TopicIDPartition, err error) {
+	e.Logger.Error("stored records could not be read, consumers try again: if it is the disk (input/output error), "+
+		"copy the data directory while it can be read", "partition", id.String(), "error", err)
 }
 
 // Deleted implements Events.
@@ -103,4 +121,6 @@ func (noEvents) Corrupt(kafka.TopicIDPartition, *CorruptionError)  {}
 func (noEvents) Deleted(kafka.TopicIDPartition, int, kafka.Offset) {}
 func (noEvents) Failed(kafka.TopicIDPartition, error)              {}
 func (noEvents) Alarm(string, error)                               {}
+func (noEvents) DiskFull(kafka.TopicIDPartition, error)            {}
+func (noEvents) ReadFailed(kafka.TopicIDPartition, error)          {}
 func (noEvents) Problem(string, error)                             {}

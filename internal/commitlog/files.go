@@ -67,15 +67,16 @@ func replaceFile(fsys vfs.FS, name string, data []byte, durable bool) error {
 	return fsys.SyncDir(path.Dir(name))
 }
 
-// makeDir makes a directory below the root, durably, unless it is there.
-func makeDir(fsys vfs.FS, name string) error {
+// makeDir makes a directory below the root, durably, and reports true, unless it
+// is there.
+func makeDir(fsys vfs.FS, name string) (bool, error) {
 	if _, err := fsys.Stat(name); err == nil {
-		return nil
+		return false, nil
 	}
 	if err := fsys.MkdirAll(name); err != nil {
-		return fmt.Errorf("make %s: %w", name, err)
+		return false, fmt.Errorf("make %s: %w", name, err)
 	}
-	return fsys.SyncDir(".")
+	return true, fsys.SyncDir(".")
 }
 
 // removeFile removes a file, if it is there.

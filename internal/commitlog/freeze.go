@@ -32,7 +32,7 @@ func (l *Log) freeze(err *CorruptionError, i int, at boundary) {
 		l.w.synced.knownEnd = end
 		l.env.changed.Store(true)
 	}
-	l.env.events.Corrupt(l.id, err)
+	l.reportCorrupt(err)
 }
 
 // freezeIfShort freezes a log that ends before what was durable, unless the

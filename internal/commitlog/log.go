@@ -35,6 +35,10 @@ type env struct {
 	failuresMu sync.Mutex
 	failures   []failedLog
 	wake       chan struct{} // Has room for one: failures is not empty.
+	// broke has room for one: why nothing can be made durable any more.
+	broke chan error
+
+	reports reports
 }
 
 // failedLog is a failure that is still to be reported.
@@ -53,6 +57,14 @@ func (e *env) failLater(l *Log, err error) {
 	select {
 	case e.wake <- struct{}{}:
 	default:
+	}
+}
+
+// breakDown ends Dir.Run: a sync failed.
+func (e *env) breakDown(err error) {
+	select {
+	case e.broke <- err:
+	default: // One reason is enough.
 	}
 }
 
@@ -90,6 +102,11 @@ type Log struct {
 	unflushedSince atomic.Int64
 	// corruption is damage found in what was durable: no appends.
 	corruption atomic.Pointer[CorruptionError]
+	// gapsTo is the offset at or below which batches may begin behind a gap: what
+	// was compacted, or copied from a log that was.
+	gapsTo atomic.Int64
+	// epochsDoubted tells that batches disagree with the leader epoch history.
+	epochsDoubted atomic.Bool
 
 	mu sync.Mutex // Guards what follows.
 	w  writer

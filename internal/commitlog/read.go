@@ -37,7 +37,7 @@ func (l *Log) Read(from kafka.Offset, maxBytes int, upTo kafka.Offset, minOneBat
 		if !l.findSegment(from, &q) {
 			continue // The log changes just now.
 		}
-		c, err := q.run()
+		c, err := q.find(l)
 		if err == nil && c.length > 0 {
 			return c, nil // Keeps the reference.
 		}
@@ -48,6 +48,7 @@ func (l *Log) Read(from kafka.Offset, maxBytes int, upTo kafka.Offset, minOneBat
 		case err != nil && l.corruption.Load() != nil:
 			return Chunk{}, l.corruption.Load()
 		case err != nil:
+			l.reportRead(err)
 			return Chunk{}, err
 		case c.nextOffset > from && c.nextOffset < upTo:
 			from = c.nextOffset // The rest of this segment was compacted away.
@@ -63,15 +64,13 @@ func (l *Log) Read(from kafka.Offset, maxBytes int, upTo kafka.Offset, minOneBat
 type segmentRead struct {
 	segment     *segment // Acquired.
 	ring        *tailRing
-	end         boundary // Where the segment ends for this read.
+	whole       boundary // Where the segment ends for this read.
+	begin, end  boundary // The part of it without damage that from is in.
 	from, upTo  kafka.Offset
 	maxBytes    int64
 	minOneBatch bool
 	interval    int64 // index.interval.bytes, to rebuild an index by.
 	file        vfs.File
-	// unsure says that the boundary found last is where the index says that a
-	// batch begins: what lies before it nobody looked at.
-	unsure bool
 }
 
 // findSegment acquires the segment that holds from and fills q. It reports
@@ -79,8 +78,8 @@ type segmentRead struct {
 func (l *Log) findSegment(from kafka.Offset, q *segmentRead) bool {
 	segments := *l.segments.Load()
 	if len(segments) == 0 && l.corruption.Load() != nil {
-		q.segment = newSegment(l.env.fs, l.dir, from)
-		q.end = boundary{0, l.LogEndOffset()}
+		q.segment = newSegment(l, from)
+		q.whole = boundary{0, l.LogEndOffset()}
 		return true
 	}
 	i := sort.Search(len(segments), func(i int) bool { return segments[i].baseOffset > from }) - 1
@@ -93,11 +92,11 @@ func (l *Log) findSegment(from kafka.Offset, q *segmentRead) bool {
 	q.segment = segments[i]
 	switch ring := l.ring.Load(); {
 	case ring != nil && ring.segment == q.segment:
-		q.ring, q.end = ring, ring.end()
+		q.ring, q.whole = ring, ring.end()
 	case i+1 < len(segments):
-		q.end = boundary{q.segment.size.Load(), segments[i+1].baseOffset}
+		q.whole = boundary{q.segment.size.Load(), segments[i+1].baseOffset}
 	case ring == nil: // Nothing was appended since the log was opened.
-		q.end = boundary{q.segment.size.Load(), l.LogEndOffset()}
+		q.whole = boundary{q.segment.size.Load(), l.LogEndOffset()}
 		if l.ring.Load() == nil {
 			return true
 		}
@@ -109,18 +108,42 @@ func (l *Log) findSegment(from kafka.Offset, q *segmentRead) bool {
 	return true
 }
 
-// run finds and checks the range.
-func (q *segmentRead) run() (Chunk, error) {
-	f, err := q.segment.open(vfs.ReadOnly)
-	if err != nil {
+// find finds and checks the range. What looks suspicious is surveyed first.
+func (q *segmentRead) find(l *Log) (Chunk, error) {
+	if err := q.open(); err != nil {
 		return Chunk{}, err
 	}
-	q.file = f
+	c, err := q.run(l)
+	if err == nil || !isSuspect(err) {
+		return c, err
+	}
+	if err := q.survey(l); err != nil {
+		return Chunk{}, err
+	}
+	return q.run(l)
+}
+
+// isSuspect tells whether a survey has to look into an error.
+func isSuspect(err error) bool {
+	var suspect *suspectError
+	return errors.As(err, &suspect)
+}
+
+// open opens the segment's file.
+func (q *segmentRead) open() (err error) {
+	q.file, err = q.segment.open(vfs.ReadOnly)
+	return err
+}
+
+// run finds and checks the range between two damages.
+func (q *segmentRead) run(l *Log) (Chunk, error) {
+	if d := q.confine(); d != nil {
+		return Chunk{}, d.corruption(q.segment)
+	}
 	start, err := q.locate(q.from)
 	if err != nil {
 		return Chunk{}, err
 	}
-	unsure := q.unsure
 	bound := q.end
 	if q.upTo < q.end.nextOffset {
 		if bound, err = q.locate(q.upTo); err != nil {
@@ -128,13 +151,16 @@ func (q *segmentRead) run() (Chunk, error) {
 		}
 	}
 	if start.position >= bound.position {
+		if bound == q.end && q.segment.breaks(start.nextOffset, bound.nextOffset) {
+			return Chunk{}, q.segment.suspect(start.position, "the segment is shorter than it was")
+		}
 		return Chunk{nextOffset: bound.nextOffset}, nil
 	}
 	stop, err := q.stop(start, bound)
 	if err != nil {
 		return Chunk{}, err
 	}
-	stop, err = q.verify(start, stop, unsure)
+	stop, err = q.verify(l, start, stop)
 	if err != nil {
 		return Chunk{}, err
 	}
@@ -143,7 +169,7 @@ func (q *segmentRead) run() (Chunk, error) {
 	}
 	q.segment.remember(stop)
 	return Chunk{
-		segment: q.segment, file: f,
+		log: l, segment: q.segment, file: q.file,
 		position: start.position, length: stop.position - start.position,
 		nextOffset: stop.nextOffset,
 	}, nil
@@ -152,8 +178,8 @@ func (q *segmentRead) run() (Chunk, error) {
 // locate returns the boundary before the first batch that reaches offset.
 func (q *segmentRead) locate(offset kafka.Offset) (boundary, error) {
 	s := q.segment
-	if offset <= s.baseOffset {
-		return boundary{0, s.baseOffset}, nil
+	if offset <= q.begin.nextOffset {
+		return q.begin, nil
 	}
 	if q.ring != nil {
 		if b, ok := q.ring.atOffset(offset); ok {
@@ -163,17 +189,11 @@ func (q *segmentRead) locate(offset kafka.Offset) (boundary, error) {
 	if b, ok := s.recall(offset); ok {
 		return b, nil
 	}
-	hit, err := q.lookUp(func() (indexHit, error) { return s.indexedBefore(offset) })
+	from, err := q.lookUp(func() (indexHit, error) { return s.indexedBefore(offset) })
 	if err != nil {
 		return boundary{}, err
 	}
-	from := boundary{hit.position, kafka.NoOffset}
-	if hit.lastOffset == kafka.NoOffset {
-		from = boundary{0, s.baseOffset}
-	}
-	b, err := q.walk(from, func(h batchHeader) bool { return h.lastOffset < offset })
-	q.unsure = b.position == hit.position && hit.lastOffset != kafka.NoOffset
-	return b, err
+	return q.walk(from, func(h batchHeader) bool { return h.lastOffset < offset })
 }
 
 // stop returns the last boundary that maxBytes and bound allow.
@@ -187,13 +207,12 @@ func (q *segmentRead) stop(start, bound boundary) (boundary, error) {
 			return b, nil
 		}
 	}
-	hit, err := q.lookUp(func() (indexHit, error) { return q.segment.indexedBelow(limit) })
+	from, err := q.lookUp(func() (indexHit, error) { return q.segment.indexedBelow(limit) })
 	if err != nil {
 		return boundary{}, err
 	}
-	from := start
-	if hit.position > start.position {
-		from = boundary{hit.position, kafka.NoOffset}
+	if from.position <= start.position {
+		from = start
 	}
 	return q.walk(from, func(h batchHeader) bool {
 		return h.end().position <= limit || q.minOneBatch && h.position == start.position
@@ -203,116 +222,118 @@ func (q *segmentRead) stop(start, bound boundary) (boundary, error) {
 // lookUp asks the offset index and makes sure that it tells the truth: the batch
 // it names must be there. An index that lies is made anew; that of the active
 // segment is not, and the walk starts at the beginning.
-func (q *segmentRead) lookUp(ask func() (indexHit, error)) (indexHit, error) {
+func (q *segmentRead) lookUp(ask func() (indexHit, error)) (boundary, error) {
 	s := q.segment
 	for attempt := 0; ; attempt++ {
 		if err := s.readyIndexes(q.file, q.interval); err != nil {
-			return indexHit{}, err
+			return boundary{}, err
 		}
 		hit, err := ask()
-		if err != nil || hit.lastOffset == kafka.NoOffset {
-			return hit, err
+		if err != nil || hit.lastOffset == kafka.NoOffset ||
+			hit.position <= q.begin.position || hit.position >= q.end.position {
+			return q.begin, err
 		}
 		w := newHeaderWalk(q.file, hit.position, q.end.position)
 		h, err := w.next()
 		w.close()
 		if err == nil && hit.matches(h) {
-			return hit, nil
+			return boundary{h.position, h.baseOffset}, nil
 		}
 		if err != nil && !errors.Is(err, errBadHeader) && !errors.Is(err, io.EOF) {
-			return hit, err
+			return boundary{}, err
 		}
 		if attempt > 0 || q.ring != nil {
-			return indexHit{0, kafka.NoOffset}, nil
+			return q.begin, nil
 		}
 		if err := s.rebuildIndexes(q.file, q.interval); err != nil {
-			return hit, err
+			return boundary{}, err
 		}
 	}
 }
 
 // walk goes over batches from b on while keep holds, and returns the boundary
-// before the first for which it does not. If that is b, whose next offset may be
-// unknown, the batch there tells it.
+// before the first for which it does not.
 func (q *segmentRead) walk(b boundary, keep func(batchHeader) bool) (boundary, error) {
+	s := q.segment
 	w := newHeaderWalk(q.file, b.position, q.end.position)
 	defer w.close()
 	for {
 		h, err := w.next()
 		switch {
+		case errors.Is(err, io.EOF) && s.breaks(b.nextOffset, q.end.nextOffset):
+			return b, s.suspect(b.position, "the segment is shorter than it was")
 		case errors.Is(err, io.EOF):
 			return q.end, nil
 		case errors.Is(err, errBadHeader):
-			return b, q.corrupt(w.position, "no record batch where one should be")
+			return b, s.suspect(w.position, "no record batch where one should be")
 		case err != nil:
 			return b, err
-		case h.baseOffset < b.nextOffset:
-			return b, q.corrupt(h.position, fmt.Sprintf("batch at offset %d where %d was due", h.baseOffset, b.nextOffset))
+		case s.breaks(b.nextOffset, h.baseOffset):
+			return b, s.suspect(h.position, "offsets do not continue")
 		case !keep(h):
-			if b.nextOffset == kafka.NoOffset {
-				b.nextOffset = h.baseOffset
-			}
 			return b, nil
 		}
 		b = h.end()
 	}
 }
 
-func (q *segmentRead) corrupt(position int64, reason string) error {
-	return &CorruptionError{Path: q.segment.path(logSuffix), Position: position, Reason: reason}
-}
-
 // verify checks the batches of a range that was not written or checked since
-// the log was opened, and returns where the good ones end. With unsure nobody
-// knows whether the first lies behind a gap.
-func (q *segmentRead) verify(start, stop boundary, unsure bool) (boundary, error) {
+// the log was opened.
+func (q *segmentRead) verify(l *Log, start, stop boundary) (boundary, error) {
 	s := q.segment
 	if start.position >= s.trustedFrom.Load() || s.verified.contains(start.position, stop.position) {
 		return stop, nil
 	}
+	check, err := q.chain(l, start)
+	if err != nil {
+		return start, err
+	}
 	scan := newBatchScan(q.file, start.position, stop.position)
 	defer scan.close()
-	good := start
-	before, gap := start, false // Where the last batch begins, and whether behind a gap.
-	reason := ""
-	for good.position < stop.position && reason == "" {
+	for {
+		position := scan.position
 		b, err := scan.next()
 		var torn *tornError
 		switch {
-		case err == nil && b.BaseOffset() < good.nextOffset:
-			reason = "offsets do not rise"
-		case err == nil:
-			before, gap = good, b.BaseOffset() > good.nextOffset || good == start && unsure
-			good = boundary{good.position + int64(b.Size()), b.LastOffset() + 1}
+		case errors.Is(err, io.EOF):
+			if err := q.verifyEnd(check.due, position); err != nil {
+				return start, err
+			}
+			s.verified.add(start.position, position)
+			return stop, nil
 		case errors.As(err, &torn):
-			reason = torn.reason
-		default:
+			return start, s.suspect(position, torn.reason)
+		case err != nil:
+			return start, fmt.Errorf("read %s: %w", s.path(logSuffix), err)
+		}
+		reason, err := check.check(b, position, q)
+		if err != nil {
 			return start, err
 		}
+		if reason != "" {
+			return start, s.suspect(position, reason)
+		}
 	}
-	if gap && !q.continues(good) {
-		good, reason = before, "the batch's offset does not fit the next one's"
-	}
-	if good == start && reason != "" {
-		return start, q.corrupt(start.position, reason)
-	}
-	// The good ones first; the next read finds the bad one.
-	s.verified.add(start.position, good.position)
-	return good, nil
 }
 
-// continues reports whether what comes at a boundary lies above it. If it does
-// not, a gap before the boundary is none of compaction's: no CRC covers a
-// batch's offset.
-func (q *segmentRead) continues(b boundary) bool {
-	w := newHeaderWalk(q.file, b.position, q.end.position)
-	defer w.close()
-	h, err := w.next()
-	switch {
-	case errors.Is(err, io.EOF):
-		return b.nextOffset <= q.end.nextOffset
-	case err != nil:
-		return true // Damage of another kind; whoever reads there finds it.
+// verifyEnd checks that what follows a verified range continues it. Where there
+// may be gaps, that is how a batch is found that claims to be further on.
+func (q *segmentRead) verifyEnd(due kafka.Offset, position int64) error {
+	next, s := q.end.nextOffset, q.segment
+	if position < q.end.position {
+		w := newHeaderWalk(q.file, position, q.end.position)
+		defer w.close()
+		h, err := w.next()
+		switch {
+		case errors.Is(err, errBadHeader):
+			return s.suspect(position, "no record batch where one should be")
+		case err != nil:
+			return fmt.Errorf("read %s: %w", s.path(logSuffix), err)
+		}
+		next = h.baseOffset
 	}
-	return h.baseOffset >= b.nextOffset
+	if s.breaks(due, next) {
+		return s.suspect(position, fmt.Sprintf("offset %d where %d was due", next, due))
+	}
+	return nil
 }

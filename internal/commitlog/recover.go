@@ -105,6 +105,7 @@ func recoverLog(e *env, id kafka.TopicIDPartition, r recovery) (*Log, error) {
 	l := newLog(e, id)
 	l.w.hasDir = true
 	l.w.synced, l.knownEnd = r.point(), r.knownEnd()
+	l.openGaps(r)
 	files, err := l.listFiles()
 	if err != nil {
 		return nil, err
@@ -161,7 +162,7 @@ func (l *Log) takeSegments(files []segmentFile, r recovery) error {
 	}
 	segments := make([]*segment, len(files))
 	for i, f := range files {
-		segments[i] = newSegment(l.env.fs, l.dir, f.base)
+		segments[i] = newSegment(l, f.base)
 		segments[i].size.Store(f.size)
 		if c := l.w.synced; f.base == c.segmentBase {
 			segments[i].trustedTo = int64(c.indexedTo)
@@ -324,7 +325,7 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 		return nil
 	}
 	l.logEnd.Store(int64(l.w.end.nextOffset))
-	l.w.newFiles, l.w.newDir = true, r.entry == nil
+	l.w.newFiles, l.w.newDir = true, r.entry == nil || l.w.synced.recoveryPoint == 0
 	l.publish(segments, newTailRing(l.w.active, l.w.end))
 	report.LogEndOffset = l.LogEndOffset()
 	l.env.events.Recovered(report)
@@ -371,6 +372,8 @@ func (l *Log) dropLaterSnapshots() error {
 	err := p.forgetSnapshots(l, func(o kafka.Offset) bool { return o > end })
 	return errors.Join(err, l.env.fs.SyncDir(l.dir))
 }
+
+func (l *Log) reportCorrupt(err *CorruptionError) { l.env.reportCorrupt(l.id, err) }
 
 // loadTail loads the indexes of a segment up to the boundary at, from disk.
 func (l *Log) loadTail(s *segment, at boundary) (tailState, error) {

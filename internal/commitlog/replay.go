@@ -126,7 +126,14 @@ func (l *Log) replayAppend(e journalEntry) error {
 		return nil
 	}
 	if l.w.active == nil {
-		if err := l.activateLocked(); err != nil {
+		err := l.activateLocked()
+		var corrupt *CorruptionError
+		if errors.As(err, &corrupt) {
+			l.knownEnd = max(l.knownEnd, e.End)
+			l.freeze(corrupt, i, at)
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}

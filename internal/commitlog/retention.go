@@ -35,7 +35,12 @@ func (l *Log) DeleteRecords(to kafka.Offset) error {
 // files go away with the next checkpoint, which first makes sure that the log is
 // never again taken to begin with them.
 func (l *Log) ApplyRetention(now time.Time, highWatermark kafka.Offset) error {
-	start, n, err := l.planRetention(now, highWatermark)
+	var start kafka.Offset
+	n := 0
+	err := l.surveying(func() (err error) {
+		start, n, err = l.planRetention(now, highWatermark)
+		return err
+	})
 	if err != nil || n == 0 {
 		return err
 	}
@@ -157,6 +162,7 @@ func (l *Log) advanceLogStartLocked(to kafka.Offset) error {
 	deleted, kept := segments[:n], slices.Clone(segments[n:])
 	for _, s := range deleted {
 		s.deleted.Store(true)
+		l.env.reports.forget(func(c Corruption) bool { return c.ID == l.id && c.Found.Path == s.path(logSuffix) })
 	}
 	l.segments.Store(&kept)
 	l.env.doom(deleted)

@@ -20,6 +20,9 @@ func (l *Log) activateLocked() error {
 	last := len(segments) - 1
 	at := boundary{segments[last].size.Load(), l.LogEndOffset()}
 	tail, err := l.loadTail(segments[last], at)
+	if err == nil {
+		err = tail.suspect // What is damaged is not written after.
+	}
 	if err != nil {
 		return err
 	}
@@ -48,7 +51,7 @@ func (l *Log) createFirstLocked() error {
 // createSegment makes the file of a new segment; a fresh directory has no
 // leftovers of its name.
 func (l *Log) createSegment(base kafka.Offset, fresh bool) (*segment, error) {
-	s := newSegment(l.env.fs, l.dir, base)
+	s := newSegment(l, base)
 	s.trustedFrom.Store(0)
 	if fresh {
 		s.indexed.Store(true)
@@ -155,6 +158,9 @@ func (l *Log) loadEpochsLocked() error {
 	// it is known that it is on disk.
 	l.w.epochs, l.w.epochsLoaded = history.truncateStart(l.w.openedStart), true
 	if c := l.w.synced; c.epochStart != kafka.NoOffset {
+		if c.epochStart > l.w.openedStart {
+			l.w.epochs.correct(EpochEntry{c.leaderEpoch, c.epochStart})
+		}
 		l.w.epochs, _ = l.w.epochs.assign(c.leaderEpoch, c.epochStart)
 	}
 	return nil

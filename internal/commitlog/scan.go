@@ -120,7 +120,7 @@ func (s *batchScan) fill() error {
 // ended before the end of the file, if it did. The segment after it begins at
 // nextBase; NoOffset if there is none.
 //
-// Offsets may leave gaps, as compaction does; they never fall.
+// Offsets may leave gaps if the checkpoint says so; they never fall.
 func (l *Log) scanSegmentLocked(s *segment, size int64, nextBase kafka.Offset) (*tornError, error) {
 	w := &l.w
 	scan := newBatchScan(w.file, w.end.position, size)
@@ -136,7 +136,7 @@ func (l *Log) scanSegmentLocked(s *segment, size int64, nextBase kafka.Offset) (
 			return torn, nil
 		case err != nil:
 			return nil, fmt.Errorf("scan %s: %w", s.path(logSuffix), err)
-		case b.BaseOffset() < w.end.nextOffset:
+		case b.BaseOffset() < w.end.nextOffset || b.BaseOffset() > w.end.nextOffset && !l.mayHaveGaps():
 			return &tornError{fmt.Sprintf("batch at offset %d where %d was due",
 				b.BaseOffset(), w.end.nextOffset)}, nil
 		case int64(b.LastOffset()-s.baseOffset) > math.MaxInt32:
@@ -144,6 +144,9 @@ func (l *Log) scanSegmentLocked(s *segment, size int64, nextBase kafka.Offset) (
 		case b.BaseOffset() > w.end.nextOffset && l.isMisplaced(b, scan, nextBase):
 			return &tornError{fmt.Sprintf("batch at offset %d, behind a gap from %d on that nothing else confirms",
 				b.BaseOffset(), w.end.nextOffset)}, nil
+		}
+		if base := b.BaseOffset(); base > w.end.nextOffset {
+			l.noteGapLocked(base)
 		}
 		w.noteBatch(b, interval)
 		l.assignEpochLocked(b.LeaderEpoch(), b.BaseOffset())

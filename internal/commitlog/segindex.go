@@ -31,12 +31,15 @@ func (s *segment) readyIndexes(f vfs.File, interval int64) error {
 	if err != nil {
 		return err
 	}
+	if t.suspect != nil {
+		return t.suspect
+	}
 	if t.largest.timestamp >= 0 {
 		ok, err := s.confirms(f, t.largest)
 		if err == nil && !ok {
 			t, err = s.remakeIndexes(f, boundary{s.size.Load(), kafka.NoOffset}, interval)
 		}
-		if err != nil {
+		if err = errors.Join(err, t.suspect); err != nil {
 			return err
 		}
 	}
@@ -54,7 +57,8 @@ func (s *segment) rebuildIndexes(f vfs.File, interval int64) error {
 	s.indexMu.Lock()
 	defer s.indexMu.Unlock()
 	t, err := s.remakeIndexes(f, boundary{s.size.Load(), kafka.NoOffset}, interval)
-	if err != nil {
+	if err = errors.Join(err, t.suspect); err != nil {
+		s.indexed.Store(false) // It ends before what is suspected.
 		return err
 	}
 	s.maybeAppendTimeEntry(t.largest)
@@ -75,6 +79,7 @@ type tailState struct {
 	sinceIndex int64
 	largest    timestampOffset
 	last       lastBatch
+	suspect    error // Where the walk ended early, if it did.
 }
 
 // indexEnd is where the indexes of a segment end.
@@ -106,25 +111,36 @@ func (s *segment) completeIndexes(f vfs.File, end indexEnd, at boundary, interva
 	t := tailState{largest: end.largest, last: lastBatch{leaderEpoch: kafka.NoLeaderEpoch}}
 	w := newHeaderWalk(f, end.position, at.position)
 	defer w.close()
-	due := max(s.baseOffset, end.lastOffset+1)
+	due := kafka.NoOffset // Unknown behind an entry of the index.
+	if end.position == 0 {
+		due = s.baseOffset
+	}
 	for first, added := true, false; ; first = false {
+		if d := s.damageAt(w.position); d != nil {
+			w.position, due = d.to.position, d.to.nextOffset
+			first = false
+		}
+		position := w.position
 		h, err := w.next()
 		if first && end.position > 0 && (errors.Is(err, errBadHeader) || err == nil && !end.matches(h)) {
 			return t, errLyingIndex
 		}
-		if errors.Is(err, io.EOF) || errors.Is(err, errBadHeader) {
-			return t, nil // A bad header is found again by whoever reads there.
+		if errors.Is(err, io.EOF) {
+			return t, nil
+		}
+		if errors.Is(err, errBadHeader) || err == nil && due != kafka.NoOffset && s.breaks(due, h.baseOffset) {
+			t.suspect = s.suspect(position, "no record batch that continues the segment")
+			return t, nil // Whoever reads there finds out more.
 		}
 		if err != nil {
 			return t, err
 		}
+		due = h.lastOffset + 1
 		if h.maxTimestamp > t.largest.timestamp {
 			t.largest = timestampOffset{h.maxTimestamp, h.lastOffset}
 		}
 		indexed := first && end.position > 0
-		rises := indexed || h.baseOffset >= due // Otherwise its offset is damaged: a read finds it by walking.
-		due = max(due, h.lastOffset+1)
-		if t.sinceIndex > interval && !indexed && rises {
+		if t.sinceIndex > interval && !indexed {
 			if !added { // Later times must not stand before those of this batch.
 				if err := s.times.truncate(end.times); err != nil {
 					return t, err

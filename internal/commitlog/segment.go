@@ -50,6 +50,11 @@ type segment struct {
 
 	// largest is the largest timestamp; nil until it is known.
 	largest atomic.Pointer[timestampOffset]
+	// damages are what a survey found, by position; nil before there was one.
+	damages  atomic.Pointer[[]damage]
+	surveyMu sync.Mutex
+	// gapsTo is the log's: batches that begin at or below it may leave gaps.
+	gapsTo  *atomic.Int64
 	deleted atomic.Bool
 	// replaced says that compaction gave the segment's names to another.
 	replaced atomic.Bool
@@ -64,8 +69,8 @@ type timestampOffset struct {
 // noTimestamp is the largest timestamp of a segment that has none.
 const noTimestamp = -1
 
-func newSegment(fsys vfs.FS, dir string, base kafka.Offset) *segment {
-	s := &segment{fs: fsys, dir: dir, baseOffset: base, trustedTo: math.MaxInt64}
+func newSegment(l *Log, base kafka.Offset) *segment {
+	s := &segment{fs: l.env.fs, dir: l.dir, baseOffset: base, gapsTo: &l.gapsTo, trustedTo: math.MaxInt64}
 	s.refs.Store(1)
 	s.trustedFrom.Store(math.MaxInt64)
 	s.offsets.init(s, indexSuffix, offsetEntrySize)

@@ -33,20 +33,30 @@ func (l *Log) SyncFiles() error {
 	l.mu.Unlock()
 
 	err := l.syncSegments(dirty, active)
+	full := false
 	if err == nil && epochs != nil {
-		err = replaceFile(l.env.fs, l.dir+"/"+epochName, epochs, true)
+		err = l.env.sparing(func() error { return replaceFile(l.env.fs, l.dir+"/"+epochName, epochs, true) })
+		if full = isDiskFull(err); full {
+			err = nil // The batches are safe; after a crash they say which epochs there were.
+		}
 	}
 	if err == nil && newFiles {
 		err = l.syncDirs(newDir)
 	}
 	if err != nil {
 		l.Failed(err)
+		l.env.breakDown(err)
 		return l.Err()
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if full {
+		l.w.epochsDirty = true
+		return nil // So the checkpoint may not leave them behind.
+	}
 	if l.w.truncations == truncations && point.recoveryPoint > l.w.synced.recoveryPoint {
 		point.logStart, point.cleanedTo = l.w.synced.logStart, l.w.synced.cleanedTo
+		point.flags |= l.w.synced.flags & entryGaps
 		l.w.synced = point
 		l.env.changed.Store(true)
 	}
@@ -71,6 +81,15 @@ func (l *Log) StartWriteback() {
 	if h := s.file.Load(); h != nil {
 		h.StartWriteback(from, to-from)
 	}
+}
+
+// isDirty tells whether SyncFiles would have something to do.
+func (l *Log) isDirty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := &l.w
+	return len(w.dirty) > 0 || w.newFiles ||
+		w.active != nil && (w.end.nextOffset > w.synced.recoveryPoint || w.epochsDirty && len(w.epochs) > 1)
 }
 
 // takenAsSynced notes that all files were synced by other means; SyncFiles then

@@ -20,7 +20,17 @@ type TimestampOffset struct {
 
 // OffsetForTimestamp returns the first record below upTo whose timestamp is at
 // or after timestamp. It reports false if there is none.
-func (l *Log) OffsetForTimestamp(timestamp int64, upTo kafka.Offset) (TimestampOffset, bool, error) {
+func (l *Log) OffsetForTimestamp(
+	timestamp int64, upTo kafka.Offset,
+) (found TimestampOffset, ok bool, err error) {
+	err = l.surveying(func() (err error) {
+		found, ok, err = l.offsetForTimestamp(timestamp, upTo)
+		return err
+	})
+	return found, ok, err
+}
+
+func (l *Log) offsetForTimestamp(timestamp int64, upTo kafka.Offset) (TimestampOffset, bool, error) {
 	from := l.LogStartOffset()
 	segments := l.holdSegments()
 	defer releaseSegments(segments)
@@ -48,7 +58,15 @@ func (l *Log) OffsetForTimestamp(timestamp int64, upTo kafka.Offset) (TimestampO
 
 // OffsetOfMaxTimestamp returns the first record below upTo that has the log's
 // largest timestamp. It reports false if the log is empty.
-func (l *Log) OffsetOfMaxTimestamp(upTo kafka.Offset) (TimestampOffset, bool, error) {
+func (l *Log) OffsetOfMaxTimestamp(upTo kafka.Offset) (found TimestampOffset, ok bool, err error) {
+	err = l.surveying(func() (err error) {
+		found, ok, err = l.offsetOfMaxTimestamp(upTo)
+		return err
+	})
+	return found, ok, err
+}
+
+func (l *Log) offsetOfMaxTimestamp(upTo kafka.Offset) (TimestampOffset, bool, error) {
 	best := timestampOffset{timestamp: noTimestamp}
 	segments := l.holdSegments()
 	defer releaseSegments(segments)

@@ -113,7 +113,7 @@ func (l *Log) lowerCheckpoint(offset kafka.Offset) error {
 	old := l.w.synced
 	point := newCheckpointEntry()
 	point.logStart, point.cleanedTo = old.logStart, min(old.cleanedTo, offset)
-	point.recoveryPoint, point.flags = offset, 0
+	point.recoveryPoint, point.flags = offset, old.flags&entryGaps
 	if len(segments) > 0 {
 		// The segment is read from its start after a crash.
 		point.segmentBase, point.recoveryPoint = segments[i].baseOffset, min(offset, segments[i].baseOffset)
@@ -188,6 +188,7 @@ func (l *Log) cutLastLocked(kept []*segment, at boundary) error {
 	}
 	s.size.Store(at.position)
 	s.verified.cut(at.position)
+	s.damages.Store(nil)
 	s.forgetHints()
 	return l.resumeAt(kept, at, tail)
 }
@@ -244,7 +245,7 @@ func (l *Log) boundaryBefore(segments []*segment, i int, offset kafka.Offset) (b
 		end.nextOffset = segments[i+1].baseOffset
 	}
 	q := segmentRead{
-		segment: s, end: end, file: f,
+		segment: s, begin: boundary{0, s.baseOffset}, whole: end, end: end, file: f,
 		interval: l.options.Load().Config.IndexIntervalBytes,
 	}
 	b, err := q.locate(offset)

@@ -22,6 +22,8 @@ type Broker interface {
 	Ready() <-chan struct{}
 	// Unreached returns the clients that were told an address and never came.
 	Unreached() []reach.Finding
+	// Corrupt returns the damage in stored data that was found.
+	Corrupt() []Corrupt
 }
 
 // Unreached is a client in the answer of /v1/doctor.
@@ -33,10 +35,26 @@ type Unreached struct {
 	Asked      int       `json:"asked"`
 }
 
+// Corrupt is damage in stored data in the answer of /v1/doctor.
+type Corrupt struct {
+	Topic     string    `json:"topic"` // Its id, if it has no name any more.
+	Partition int32     `json:"partition"`
+	File      string    `json:"file"` // Within the data directory.
+	Position  int64     `json:"position"`
+	Reason    string    `json:"reason"`
+	Since     time.Time `json:"since"`
+}
+
 // Doctor is the answer of /v1/doctor.
 type Doctor struct {
 	Unreached []Unreached `json:"unreached_clients"`
+	// Corrupt has the first MaxCorrupt of CorruptTotal.
+	Corrupt      []Corrupt `json:"corrupt"`
+	CorruptTotal int       `json:"corrupt_total"`
 }
+
+// MaxCorrupt bounds the damages in one answer.
+const MaxCorrupt = 100
 
 // New returns the handler.
 func New(b Broker) http.Handler {
@@ -53,7 +71,10 @@ func New(b Broker) http.Handler {
 		}
 	})
 	mux.HandleFunc("GET /v1/doctor", func(w http.ResponseWriter, _ *http.Request) {
-		d := Doctor{Unreached: []Unreached{}}
+		d := Doctor{Unreached: []Unreached{}, Corrupt: []Corrupt{}}
+		corrupt := b.Corrupt()
+		d.CorruptTotal = len(corrupt)
+		d.Corrupt = append(d.Corrupt, corrupt[:min(len(corrupt), MaxCorrupt)]...)
 		for _, f := range b.Unreached() {
 			d.Unreached = append(d.Unreached, Unreached{f.Client.Host, f.Client.ID, f.Advertised, f.Since, f.Asked})
 		}

@@ -65,7 +65,7 @@ func (r *recycler) run(ctx context.Context) {
 func (r *recycler) step(ctx context.Context) (done bool, err error) {
 	now := time.Now()
 	grow := r.files.count() < 2 || r.files.isStarved() ||
-		now.Sub(r.last) < growWithin && len(unsettled(r.files.snapshotFull())) > growSyncs
+		now.Sub(r.last) < growWithin && r.countUnsettled() > growSyncs
 	if grow && r.files.count() < r.opt.MaxFiles && !now.Before(r.retry) {
 		err := r.files.prepare(ctx)
 		switch {
@@ -136,6 +136,13 @@ func (j *Journal) recycleFull(stopped func() bool) error {
 
 // wholeSyncer is what a file system may offer besides.
 type wholeSyncer interface{ SyncAll() error }
+
+// countUnsettled returns how many logs recycling would have to sync.
+func (j *Journal) countUnsettled() int {
+	j.recycleMu.Lock() // The committer may recycle as well, and free the files.
+	defer j.recycleMu.Unlock()
+	return len(unsettled(j.files.snapshotFull()))
+}
 
 // unsettled returns the logs with entries in the files, which are the oldest
 // full ones, that are not in the logs' own files for certain.

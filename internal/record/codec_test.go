@@ -318,6 +318,37 @@ func TestBombsAreStreamed(t *testing.T) {
 	}
 }
 
+// TestBombsAreRefused shows that what decompresses to far more than the bound, or
+// says that it does, is refused with memory for the bound alone.
+func TestBombsAreRefused(t *testing.T) {
+	const bound, size = 1 << 20, 128 << 20
+	body := append([]byte{0, 0, 0, 1}, binary.AppendUvarint(nil, size<<1)...)
+	payload := withLargeLength(append(append(body, make([]byte, size)...), 0))
+	for _, codec := range []record.Codec{record.CodecGzip, record.CodecSnappy, record.CodecLZ4, record.CodecZstd} {
+		t.Run(codec.String(), func(t *testing.T) {
+			bomb := compressed(codec, payload)
+			var err, refused error
+			allocated := allocatedBy(func() { _, err = record.Decompress(codec, nil, bomb, bound) })
+			if !errors.Is(err, record.ErrTooLarge) {
+				t.Errorf("decompress: %v", err)
+			}
+			if allocated > 8<<20 {
+				t.Errorf("decompress allocated %d bytes", allocated)
+			}
+			batch, limits := parseOne(t, rawBatch(codec, 1, bomb)), testLimits()
+			limits.MaxBatchBytes, limits.MaxDecompressedBytes = len(bomb)+1000, bound
+			allocated = allocatedBy(func() { refused = record.ValidateProduced(batch, limits) })
+			var invalid *record.InvalidError
+			if !errors.As(refused, &invalid) || invalid.Reason != record.ReasonTooLarge {
+				t.Errorf("validate: %v", refused)
+			}
+			if allocated > 8<<20 {
+				t.Errorf("validate allocated %d bytes", allocated)
+			}
+		})
+	}
+}
+
 func TestParseCodec(t *testing.T) {
 	for _, codec := range allCodecs() {
 		if got, err := record.ParseCodec(codec.String()); err != nil || got != codec {

@@ -90,8 +90,14 @@ func (w *Writer) stagePart(send func([]byte) (int64, error)) (int64, error) {
 	return sent, err
 }
 
+// failer is a Chunk that wants to hear that its bytes could not be read.
+type failer interface{ Failed(err error) }
+
 // failed makes the error of a part that could not be read.
 func (p *part) failed(sent int64, err error) error {
+	if c, ok := p.chunk.(failer); ok {
+		c.Failed(err)
+	}
 	return &closeError{ClosedResponse, fmt.Errorf(
 		"stored chunk of %d bytes at position %d: failed after %d: %w", p.length, p.position, sent, err)}
 }

@@ -110,7 +110,11 @@ func (c *crash) file(f *file) *file {
 	copied.synced = slices.Clone(copied.blocks)
 	copied.syncedSize = copied.size
 	copied.dirtyFrom = len(copied.blocks)
-	c.to.used += copied.filled * BlockSize
+	if copied.reserved = f.syncedReserved; c.percent >= 100 {
+		copied.reserved = f.reserved
+	}
+	copied.syncedReserved = copied.reserved
+	c.to.used += max(copied.filled, copied.reserved) * BlockSize
 	return copied
 }
 

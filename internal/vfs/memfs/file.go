@@ -48,6 +48,8 @@ type file struct {
 
 	filled   int64 // Blocks that are no hole.
 	reserved int64 // Blocks that Allocate asked for.
+	// syncedReserved is what of them a crash leaves for certain.
+	syncedReserved int64
 }
 
 func blockCount(sizeBytes int64) int { return int((sizeBytes + BlockSize - 1) / BlockSize) }
@@ -150,7 +152,7 @@ func (f *file) syncLocked() {
 	from := min(f.dirtyFrom, len(f.synced))
 	clear(f.synced[from:])
 	f.synced = append(f.synced[:from], f.blocks[from:]...)
-	f.syncedSize = f.size
+	f.syncedSize, f.syncedReserved = f.size, f.reserved
 	f.dirtyFrom = len(f.blocks)
 }
 
