@@ -105,6 +105,7 @@ func (s *Services) createPartitions(
 func (s *Services) describeConfigs(
 	ctx context.Context, _ *wire.Request, req *kmsg.DescribeConfigsRequest,
 ) kmsg.Response {
+	req.Resources = eachResourceOnce(req.Resources)
 	resp, err := s.Control.DescribeConfigs(ctx, req)
 	if err == nil {
 		return resp
@@ -117,6 +118,33 @@ func (s *Services) describeConfigs(
 		resp.Resources = append(resp.Resources, rr)
 	}
 	return resp
+}
+
+// eachResourceOnce brings together what a request asks of the same resource: an
+// answer must not grow with how often it is named.
+func eachResourceOnce(asked []kmsg.DescribeConfigsRequestResource) []kmsg.DescribeConfigsRequestResource {
+	type resource struct {
+		kind kmsg.ConfigResourceType
+		name string
+	}
+	at := make(map[resource]int, len(asked))
+	once := asked[:0]
+	for _, r := range asked {
+		i, ok := at[resource{r.ResourceType, r.ResourceName}]
+		switch {
+		case !ok:
+			at[resource{r.ResourceType, r.ResourceName}] = len(once)
+			once = append(once, r)
+		case r.ConfigNames == nil || once[i].ConfigNames == nil:
+			once[i].ConfigNames = nil // All.
+		default:
+			once[i].ConfigNames = append(once[i].ConfigNames, r.ConfigNames...)
+		}
+	}
+	for i := range once {
+		once[i].ConfigNames = eachOnce(once[i].ConfigNames, func(name *string) string { return *name })
+	}
+	return once
 }
 
 func (s *Services) alterConfigs(ctx context.Context, _ *wire.Request, req *kmsg.AlterConfigsRequest) kmsg.Response {

@@ -31,9 +31,12 @@ type client struct {
 }
 
 // connect opens a connection to the broker.
-func (w *world) connect() *client {
+func (w *world) connect() *client { return w.connectFrom("10.0.0.1") }
+
+// connectFrom opens a connection from a host of its own.
+func (w *world) connectFrom(ip string) *client {
 	w.t.Helper()
-	conn, err := w.network.Dial(w.t.Context(), w.addr)
+	conn, err := w.memory.Host(ip).Dial(w.t.Context(), w.addr)
 	w.must(err)
 	w.t.Cleanup(func() { _ = conn.Close() })
 	return &client{t: w.t, conn: conn, next: 100, sent: map[int32]kmsg.Request{}}

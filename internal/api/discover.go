@@ -39,7 +39,7 @@ func (s *Services) anyVersion(
 		w.Release()
 		resp := kmsg.NewPtrApiVersionsResponse()
 		resp.ErrorCode, resp.ApiKeys = int16(kafka.ErrUnsupportedVersion), s.versions
-		return &reply{resp}
+		return s.memory.encode(w, resp)
 	}
 }
 
@@ -98,7 +98,7 @@ func (s *Services) metadata(ctx context.Context, w *wire.Request, req *kmsg.Meta
 		refused := s.maybeAutoCreate(ctx, req)
 		image = s.image()
 		resp.Topics = make([]kmsg.MetadataResponseTopic, 0, len(req.Topics))
-		for _, t := range req.Topics {
+		for _, t := range eachOnce(req.Topics, topicAsked) {
 			resp.Topics = append(resp.Topics, s.metadataTopic(image, t, req))
 			last := &resp.Topics[len(resp.Topics)-1]
 			if code, ok := refused[text(last.Topic)]; ok && last.ErrorCode != 0 {
@@ -121,6 +121,31 @@ func (s *Services) metadata(ctx context.Context, w *wire.Request, req *kmsg.Meta
 		s.Reach.Asked(w)
 	}
 	return resp
+}
+
+// askedTopic is what a Metadata request says of a topic.
+type askedTopic struct {
+	name string
+	id   [16]byte
+}
+
+func topicAsked(t *kmsg.MetadataRequestTopic) askedTopic { return askedTopic{text(t.Topic), t.TopicID} }
+
+// eachOnce drops elements of a request that ask for the same again: an answer
+// must not grow with how often a request says a thing. It changes the slice.
+func eachOnce[T any, K comparable](asked []T, key func(*T) K) []T {
+	if len(asked) < 2 {
+		return asked
+	}
+	seen := make(map[K]bool, len(asked))
+	once := asked[:0]
+	for i := range asked {
+		if k := key(&asked[i]); !seen[k] {
+			seen[k] = true
+			once = append(once, asked[i])
+		}
+	}
+	return once
 }
 
 func (s *Services) metadataTopic(

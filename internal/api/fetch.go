@@ -18,6 +18,7 @@ package api
 import (
 	"context"
 	"time"
+	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -67,12 +68,13 @@ type fetchReply struct {
 	started bool
 }
 
-func (h *fetchAPI) handle(_ context.Context, w *wire.Request) wire.Response {
+func (h *fetchAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
 	var req kmsg.FetchRequest
-	// Names are kept for longer than the frame: no aliasing here.
-	if err := decode(w, &req); err != nil {
+	give, err := h.s.memory.read(ctx, w, &req)
+	if err != nil {
 		return badRequest(w, err)
 	}
+	defer give()
 	w.Release()
 	r := &fetchReply{
 		handler: h, wire: w, version: w.Version,
@@ -94,8 +96,12 @@ func (h *fetchAPI) handle(_ context.Context, w *wire.Request) wire.Response {
 	return r
 }
 
+// fetchedBytes is what a fetch holds for each partition until it is answered.
+const fetchedBytes = int64(unsafe.Sizeof(fetchEntry{}) + unsafe.Sizeof(fetchedPartition{}) + unsafe.Sizeof(""))
+
 // take makes an entry of each partition that is wanted.
 func (r *fetchReply) take(wanted []*fetchedPartition) {
+	r.wire.Charge(int64(len(wanted)) * fetchedBytes)
 	r.entries = make([]fetchEntry, len(wanted))
 	for i, want := range wanted {
 		r.entries[i].want = want

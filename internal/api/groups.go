@@ -91,9 +91,11 @@ func (v topicsView) TopicName(id kafka.TopicID) (string, bool) {
 // about several groups waits for all of them.
 type groupReply struct {
 	wire    *wire.Request
+	memory  *memory
 	waiting atomic.Int32
 	answers []kmsg.Response // One per group.
 	merge   func([]kmsg.Response) kmsg.Response
+	ready   atomic.Pointer[reply] // Once there are all answers.
 }
 
 // slot takes the answer about one group.
@@ -106,12 +108,18 @@ type slot struct {
 func (s slot) Complete(response any) {
 	s.reply.answers[s.i] = response.(kmsg.Response)
 	if s.reply.waiting.Add(-1) == 0 {
-		s.reply.wire.Wake()
+		s.reply.complete()
 	}
 }
 
+// complete makes the reply ready when all answers are there.
+func (r *groupReply) complete() {
+	r.ready.Store(r.memory.encode(r.wire, r.merge(r.answers)))
+	r.wire.Wake()
+}
+
 // Done implements wire.Response.
-func (r *groupReply) Done() bool { return r.waiting.Load() == 0 }
+func (r *groupReply) Done() bool { return r.ready.Load() != nil }
 
 // Deadline implements wire.Response: the machine has deadlines of its own for
 // everything that it parks.
@@ -119,14 +127,17 @@ func (r *groupReply) Deadline() time.Time { return time.Time{} }
 
 // Encode implements wire.Response.
 func (r *groupReply) Encode(w *wire.Writer) error {
-	if !r.Done() {
-		return nil // The connection died first: there is nobody to tell.
+	if ready := r.ready.Load(); ready != nil {
+		return ready.Encode(w)
 	}
-	w.Append(r.merge(r.answers).AppendTo)
-	return nil
+	return nil // The connection died first: there is nobody to tell.
 }
 
 func firstAnswer(answers []kmsg.Response) kmsg.Response { return answers[0] }
+
+// maxAskedAgain is how often a request may name the same group: an answer must
+// not grow with how often a request says a thing.
+const maxAskedAgain = 4
 
 // ask runs a step per group and returns the reply that collects the answers.
 func (s *Services) ask(
@@ -134,14 +145,25 @@ func (s *Services) ask(
 	step func(i int, m *group.Shard, c *group.Context, fx *shard.Effects),
 	refuse func(i int, code kafka.Code, message string) kmsg.Response,
 ) wire.Response {
-	r := &groupReply{wire: w, answers: make([]kmsg.Response, len(groups)), merge: merge}
+	r := &groupReply{wire: w, memory: s.memory, answers: make([]kmsg.Response, len(groups)), merge: merge}
 	r.waiting.Store(int32(len(groups)))
+	if len(groups) == 0 {
+		r.complete()
+	}
+	asked := map[string]int{}
 	host, _, err := net.SplitHostPort(w.Conn.RemoteAddr().String())
 	if err != nil {
 		host = w.Conn.RemoteAddr().String()
 	}
 	for i, id := range groups {
 		to := slot{r, i}
+		if asked[id] == maxAskedAgain {
+			to.Complete(refuse(i, kafka.ErrInvalidRequest, "the request names the group again and again: name it once"))
+			continue
+		}
+		if len(groups) > 1 {
+			asked[id]++
+		}
 		err := s.Groups.Do(id, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
 			step(i, m, &group.Context{
 				NowMs: nowMs, Caller: to, ClientID: w.ClientID, ClientHost: "/" + host,
@@ -157,19 +179,19 @@ func (s *Services) ask(
 
 // grouped makes the handler of a request that is about one group or several.
 func grouped[T any, P message[T]](
-	s *Services, m *memory,
+	s *Services,
 ) func(context.Context, *wire.Request) wire.Response {
 	return func(ctx context.Context, w *wire.Request) wire.Response {
-		give, err := m.take(ctx, w)
+		req := P(new(T))
+		give, err := s.memory.read(ctx, w, req)
 		if err != nil {
 			return badRequest(w, err)
 		}
 		defer give()
-		req := P(new(T))
-		if err := decode(w, req); err != nil {
-			return badRequest(w, err)
-		}
 		w.Release()
+		if fetch, ok := any(req).(*kmsg.OffsetFetchRequest); ok {
+			fetchOnce(fetch)
+		}
 		if id, ok := group.GroupID(req); ok {
 			return s.ask(w, []string{id}, firstAnswer,
 				func(_ int, m *group.Shard, c *group.Context, fx *shard.Effects) { m.Handle(c, req, fx) },
@@ -182,6 +204,31 @@ func grouped[T any, P message[T]](
 		}
 		return s.fetchSeveral(w, any(req).(*kmsg.OffsetFetchRequest))
 	}
+}
+
+// fetchOnce drops what an OffsetFetch asks for again: each offset may come with
+// kilobytes of metadata.
+func fetchOnce(req *kmsg.OffsetFetchRequest) {
+	same := func(i *int32) int32 { return *i }
+	for i := range req.Topics {
+		req.Topics[i].Partitions = eachOnce(req.Topics[i].Partitions, same)
+	}
+	req.Topics = eachOnce(req.Topics, func(t *kmsg.OffsetFetchRequestTopic) string { return t.Topic })
+	for i := range req.Groups {
+		topics := req.Groups[i].Topics
+		for j := range topics {
+			topics[j].Partitions = eachOnce(topics[j].Partitions, same)
+		}
+		req.Groups[i].Topics = eachOnce(topics, func(t *kmsg.OffsetFetchRequestGroupTopic) fetchedTopic {
+			return fetchedTopic{t.Topic, t.TopicID}
+		})
+	}
+}
+
+// fetchedTopic is how an OffsetFetch names a topic.
+type fetchedTopic struct {
+	name string
+	id   [16]byte
 }
 
 // fetchSeveral answers an OffsetFetch about any number of groups.
@@ -228,7 +275,7 @@ func (s *Services) describeGroups(
 	_ context.Context, _ *wire.Request, req *kmsg.DescribeGroupsRequest,
 ) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
-	for _, id := range req.Groups {
+	for _, id := range eachOnce(req.Groups, func(id *string) string { return *id }) {
 		err := s.Groups.Do(id, func(m *group.Shard, _ int64, _ *shard.Effects) {
 			resp.Groups = append(resp.Groups, m.DescribeGroup(req.Version, id))
 		})

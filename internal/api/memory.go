@@ -2,8 +2,9 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"reflect"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/semaphore"
@@ -12,80 +13,90 @@ import (
 )
 
 // A few bytes of a request can become many in memory: an element of an array
-// takes one byte on the wire, some two dozen decoded, and up to a kilobyte with
-// the words of its answer. So requests are bounded three times. Produce, the one
-// that carries records, is read in place and has a bound of its own; all others
-// are short, have so many elements at most, and take their share of a budget
-// while they are being answered.
+// takes one byte on the wire, up to 160 decoded, and up to a kilobyte with the
+// words of its answer. So what a request will take is measured before it is
+// decoded (layout.go). Nothing larger than the budget is taken
+// (queued.max.request.bytes), and what all requests that are being answered take
+// together is about as much. Produce, the one that carries records, is read in
+// place and has a bound of its own.
 const (
-	// memoryBytes is what one request may become, and, about, what all that are
-	// being answered may together.
-	memoryBytes = 64 << 20
-	// decodedPerByte is what a byte becomes decoded, at the worst.
-	decodedPerByte = 24
-	// maxBodyBytes is the longest request other than Produce.
-	maxBodyBytes = memoryBytes / decodedPerByte
-	// answeredPerByte is the share that a request takes for each of its bytes.
-	answeredPerByte = 256
-	// maxElements is how many elements the arrays of a request may have, of all
-	// levels together.
+	// maxElements is how many topics or partitions a Produce may have.
 	maxElements = 64 << 10
-	// freeBodyBytes is up to where a request takes no share: heartbeats do not
-	// wait.
-	freeBodyBytes = 256
+	// answeredBytes is the share of a request for each of its elements, and
+	// describedBytes that of a DescribeConfigs: a resource has dozens of configs.
+	answeredBytes  = 1 << 10
+	describedBytes = 16 << 10
+	// wideBytes is the least share of a request whose answer may be about
+	// everything there is, however short it is itself.
+	wideBytes = 1 << 20
+	// freeBytes is up to where a request takes no share: heartbeats do not wait.
+	freeBytes = 16 << 10
 )
 
+// isWide says that a few bytes of a request may be answered with very many.
+func isWide(key kmsg.Key) bool {
+	switch key {
+	case kmsg.Metadata, kmsg.DescribeConfigs, kmsg.DescribeGroups, kmsg.ListGroups, kmsg.OffsetFetch,
+		kmsg.DescribeLogDirs, kmsg.DescribeProducers, kmsg.DescribeTopicPartitions:
+		return true
+	}
+	return false
+}
+
 // memory is the budget for requests that are being answered.
-type memory struct{ left *semaphore.Weighted }
+type memory struct {
+	bytes   int64
+	left    *semaphore.Weighted
+	layouts map[int16][]field
+	replies sync.Pool // of *reply: their buffers are worth keeping.
+}
 
-func newMemory() *memory { return &memory{left: semaphore.NewWeighted(memoryBytes)} }
+func newMemory(bytes int64) *memory {
+	return &memory{bytes: bytes, left: semaphore.NewWeighted(bytes), layouts: compileLayouts()}
+}
 
-// take waits for a request's share and returns what gives it back.
-func (m *memory) take(ctx context.Context, w *wire.Request) (give func(), err error) {
-	if len(w.Body) <= freeBodyBytes {
+// most is the largest request that is taken.
+func (m *memory) most() size {
+	return size{elements: int(m.bytes / answeredBytes), bytes: m.bytes}
+}
+
+// read decodes a request of bounded size when there is memory for it, and returns
+// what gives that back. Bytes, but no strings, alias the frame.
+func (m *memory) read(ctx context.Context, w *wire.Request, req kmsg.Request) (give func(), err error) {
+	req.SetVersion(w.Version)
+	got, err := measure(m.layouts[w.Key], w.Body, w.Version, req.IsFlexible(), m.most())
+	if errors.Is(err, errTooLarge) {
+		return nil, tooLargeError(len(w.Body), got, m.most())
+	}
+	if err != nil {
+		return nil, err
+	}
+	each := int64(answeredBytes)
+	if kmsg.Key(w.Key) == kmsg.DescribeConfigs {
+		each = describedBytes
+	}
+	share := got.bytes + int64(got.elements)*each
+	if isWide(kmsg.Key(w.Key)) {
+		share = max(share, wideBytes)
+	}
+	give, err = m.take(ctx, min(share, m.bytes))
+	if err != nil {
+		return nil, err
+	}
+	if err := wire.Decode(func() error { return req.ReadFrom(w.Body) }); err != nil {
+		give()
+		return nil, err
+	}
+	return give, nil
+}
+
+// take waits for a share and returns what gives it back.
+func (m *memory) take(ctx context.Context, share int64) (give func(), err error) {
+	if share <= freeBytes {
 		return func() {}, nil
 	}
-	share := min(int64(len(w.Body))*answeredPerByte, memoryBytes)
 	if err := m.left.Acquire(ctx, share); err != nil {
 		return nil, fmt.Errorf("no memory for it: %w", err)
 	}
 	return func() { m.left.Release(share) }, nil
-}
-
-// decode reads a request of bounded size. Nothing of it aliases the frame.
-func decode(w *wire.Request, req kmsg.Request) error {
-	if len(w.Body) > maxBodyBytes {
-		return fmt.Errorf("it has %d bytes, and at most %d are taken: ask for less at once",
-			len(w.Body), maxBodyBytes)
-	}
-	req.SetVersion(w.Version)
-	if err := wire.Decode(func() error { return req.ReadFrom(w.Body) }); err != nil {
-		return err
-	}
-	if len(w.Body) <= maxElements {
-		return nil // An element takes a byte at least.
-	}
-	if n := elements(reflect.ValueOf(req).Elem()); n > maxElements {
-		return fmt.Errorf("it has %d elements, and at most %d are taken: ask for less at once", n, maxElements)
-	}
-	return nil
-}
-
-// elements counts the elements of all arrays in a message.
-func elements(v reflect.Value) int {
-	n := 0
-	for i := range v.NumField() {
-		f := v.Field(i)
-		if f.Kind() != reflect.Slice || f.Type().Elem().Kind() == reflect.Uint8 {
-			continue
-		}
-		n += f.Len()
-		if f.Type().Elem().Kind() != reflect.Struct {
-			continue
-		}
-		for j := range f.Len() {
-			n += elements(f.Index(j))
-		}
-	}
-	return n
 }

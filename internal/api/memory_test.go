@@ -144,17 +144,26 @@ func TestTooLarge(t *testing.T) {
 				req.Topics[i].Topic = new(string)
 			}
 			return req
-		}, "it has 4194308 bytes, and at most 2796202 are taken"},
+		}, "cannot read Metadata request, version 1: of 4194308 bytes, it has more than 102400 elements: " +
+			"ask for less at once, or raise queued.max.request.bytes"},
 		"elements": {func() kmsg.Request {
 			req := kmsg.NewPtrDescribeGroupsRequest()
-			req.Groups = make([]string, 70_000)
+			req.Groups = make([]string, 110_000)
 			return req
-		}, "it has 70000 elements, and at most 65536 are taken"},
+		}, "it has more than 102400 elements"},
 		"nested elements": {func() kmsg.Request {
 			req := kmsg.NewPtrOffsetFetchRequest()
-			req.Topics = []kmsg.OffsetFetchRequestTopic{{Partitions: make([]int32, 70_000)}}
+			req.Topics = []kmsg.OffsetFetchRequestTopic{{Partitions: make([]int32, 110_000)}}
 			return req
-		}, "it has 70001 elements, and at most 65536 are taken"},
+		}, "it has more than 102400 elements"},
+		"tagged fields": {func() kmsg.Request {
+			req := kmsg.NewPtrListGroupsRequest()
+			req.Version = 5
+			for i := range uint32(110_000) {
+				req.UnknownTags.Set(100+i, nil)
+			}
+			return req
+		}, "it has more than 102400 elements"},
 		"partitions of a produce": {func() kmsg.Request {
 			req := produceOf(3, "seeded", 0, nil)
 			req.Topics[0].Partitions = make([]kmsg.ProduceRequestTopicPartition, 70_000)
@@ -168,7 +177,7 @@ func TestTooLarge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := c.req()
-			if name != "bytes" && req.GetVersion() == 0 {
+			if req.GetVersion() == 0 {
 				req.SetVersion(1)
 			}
 			frame := frameOf(req, 1)
@@ -188,5 +197,153 @@ func TestTooLarge(t *testing.T) {
 				t.Errorf("closed because of %q, want %q", reason, c.want)
 			}
 		})
+	}
+}
+
+// TestLargeRequestsOfRealClients: what many partitions take is answered.
+func TestLargeRequestsOfRealClients(t *testing.T) {
+	w := startWorld(t)
+	w.createTopic("seeded", 1)
+	w.must(w.ensureOffsetsTopic(t.Context()))
+	name := strings.Repeat("t", 240)
+	for what, req := range map[string]kmsg.Request{
+		"commits": func() kmsg.Request {
+			req := kmsg.NewPtrOffsetCommitRequest()
+			req.Version, req.Group, req.Generation = 9, "group", -1
+			for i := range 50_000 {
+				metadata := "a note of the consumer's own"
+				t := kmsg.NewOffsetCommitRequestTopic()
+				t.Topic = fmt.Sprint(name, i)
+				p := kmsg.NewOffsetCommitRequestTopicPartition()
+				p.Metadata = &metadata
+				t.Partitions = append(t.Partitions, p)
+				req.Topics = append(req.Topics, t)
+			}
+			return req
+		}(),
+		"configs": func() kmsg.Request {
+			req := kmsg.NewPtrDescribeConfigsRequest()
+			req.Version = 4
+			for i := range 50_000 {
+				r := kmsg.NewDescribeConfigsRequestResource()
+				r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, fmt.Sprint(name, i)
+				req.Resources = append(req.Resources, r)
+			}
+			return req
+		}(),
+		"an assignment": func() kmsg.Request {
+			req := kmsg.NewPtrSyncGroupRequest()
+			req.Version, req.Group = 5, "group"
+			for i := range 1000 {
+				req.GroupAssignment = append(req.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{
+					MemberID: fmt.Sprint("member", i), MemberAssignment: make([]byte, 10_000),
+				})
+			}
+			return req
+		}(),
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := w.connect()
+			c.t = t
+			frame := frameOf(req, 1)
+			if len(frame) < 3<<20 {
+				t.Fatalf("a request of %d bytes proves nothing", len(frame))
+			}
+			if _, err := c.conn.Write(frame); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := c.receiveFrame(); err != nil {
+				t.Errorf("no answer to a request of %d bytes: %v", len(frame), err)
+			}
+		})
+	}
+}
+
+// TestSlowReadersAreBounded: many connections that ask for much and read nothing
+// make this broker hold what it is given for that, and one that reads is served.
+func TestSlowReadersAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.limits.MaxAnswerBytes = 8 << 20
+	w.start()
+	for i := range 100 {
+		w.createTopic(fmt.Sprintf("a-topic-with-some-name-%d", i), 10)
+	}
+	wide := func() []kmsg.Request {
+		metadata, configs := kmsg.NewPtrMetadataRequest(), kmsg.NewPtrDescribeConfigsRequest()
+		metadata.Version, configs.Version = 9, 4
+		for i := range 10 {
+			r := kmsg.NewDescribeConfigsRequestResource()
+			r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, fmt.Sprintf("a-topic-with-some-name-%d", i)
+			configs.Resources = append(configs.Resources, r)
+		}
+		return []kmsg.Request{metadata, configs}
+	}()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	var most int64
+	const readers = 40
+	for i := range readers {
+		c := w.connectFrom(fmt.Sprintf("10.0.1.%d", i))
+		go func() { // Ends with the connection, at the latest with the test.
+			for id := range int32(100) {
+				if _, err := c.conn.Write(frameOf(wide[id%2], id)); err != nil {
+					return
+				}
+			}
+		}()
+	}
+	honest := w.connectFrom("10.0.2.1")
+	for range 30 {
+		honest.ask(wide[0])
+		most = max(most, w.server.Stats().AnswerBytes)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	grown := int64(after.HeapAlloc) - int64(before.HeapAlloc)
+	t.Logf("at most %d bytes of answers were held, the heap grew by %d", most, grown)
+	if most > 16<<20 || grown > 40<<20 {
+		t.Errorf("%d bytes of answers were held, and the heap grew by %d", most, grown)
+	}
+}
+
+// TestNamedAgain: an answer does not grow with how often a request names a thing.
+func TestNamedAgain(t *testing.T) {
+	w := startWorld(t)
+	w.createTopic("seeded", 3)
+	w.must(w.ensureOffsetsTopic(t.Context()))
+	c := w.connect()
+	const n = 20_000
+	metadata := kmsg.NewPtrMetadataRequest()
+	metadata.Version = 9
+	configs := kmsg.NewPtrDescribeConfigsRequest()
+	groups := kmsg.NewPtrDescribeGroupsRequest()
+	producers := kmsg.NewPtrDescribeProducersRequest()
+	producers.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: "seeded", Partitions: make([]int32, n)}}
+	offsets := kmsg.NewPtrOffsetFetchRequest()
+	offsets.Version, offsets.Group = 7, "g"
+	offsets.Topics = []kmsg.OffsetFetchRequestTopic{{Topic: "seeded", Partitions: make([]int32, n)}}
+	topic := "seeded"
+	for range n {
+		metadata.Topics = append(metadata.Topics, kmsg.MetadataRequestTopic{Topic: &topic})
+		r := kmsg.NewDescribeConfigsRequestResource()
+		r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, topic
+		r.ConfigNames = []string{"retention.ms"}
+		configs.Resources = append(configs.Resources, r)
+		groups.Groups = append(groups.Groups, "g")
+	}
+	configs.Resources[n/2].ConfigNames = []string{"cleanup.policy"}
+	configs.Version, groups.Version = 4, 6
+	for _, req := range []kmsg.Request{metadata, configs, groups, producers, offsets} {
+		id := c.send(req)
+		got, body, err := c.receiveFrame()
+		w.must(err)
+		if got != id || len(body) > 2000 {
+			t.Errorf("%s: %d bytes", kmsg.NameForKey(req.Key()), len(body))
+		}
+	}
+	answer := c.ask(configs).(*kmsg.DescribeConfigsResponse)
+	if len(answer.Resources) != 1 || len(answer.Resources[0].Configs) != 2 {
+		t.Errorf("the configs of a resource that was named again: %+v", answer)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"context"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/config"
@@ -92,11 +93,22 @@ func (h *produceAPI) handle(_ context.Context, w *wire.Request) wire.Response {
 	if r.acks == partition.AcksNone {
 		return r.finishUnanswered()
 	}
+	w.Charge(r.heldBytes())
 	if r.acks == partition.AcksAll {
 		r.waiting = len(r.results)
 		r.deadline = now.Add(r.timeout)
 	}
 	return r
+}
+
+// heldBytes is what the reply holds until it is answered.
+func (r *produceReply) heldBytes() int64 {
+	n := int64(len(r.results))*int64(unsafe.Sizeof(produced{})) +
+		int64(len(r.topics))*int64(unsafe.Sizeof(producedTopic{}))
+	for i := range r.results {
+		n += int64(len(r.results[i].message))
+	}
+	return n
 }
 
 // maxKeptResults bounds what a reply keeps for the next request.
@@ -123,10 +135,14 @@ func (r *produceReply) finishUnanswered() wire.Response {
 
 func (r *produceReply) appendTopic(t *producedTopic, now time.Time) {
 	topic, code := r.handler.s.resolve(t.name, t.id, r.version >= 13)
+	unknown := ""
+	if code != kafka.ErrNone {
+		unknown = unknownTopicMessage(t.name, t.id)
+	}
 	for i := t.first; i < t.end; i++ {
 		out := &r.results[i]
 		if code != kafka.ErrNone {
-			out.code, out.message = code, unknownTopicMessage(t.name, t.id)
+			out.code, out.message = code, unknown
 		} else {
 			r.appendPartition(topic, now, out)
 		}

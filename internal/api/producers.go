@@ -42,10 +42,16 @@ func (s *Services) describeProducers(
 	_ context.Context, _ *wire.Request, req *kmsg.DescribeProducersRequest,
 ) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
+	asked := map[kafka.TopicPartition]bool{}
 	for _, t := range req.Topics {
 		rt := kmsg.NewDescribeProducersResponseTopic()
 		rt.Topic = t.Topic
 		for _, i := range t.Partitions {
+			id := kafka.TopicPartition{Topic: t.Topic, Partition: i}
+			if asked[id] {
+				continue // The list of producers may be long.
+			}
+			asked[id] = true
 			out := kmsg.NewDescribeProducersResponseTopicPartition()
 			out.Partition = i
 			p, err := s.leading(t.Topic, i, kafka.NoLeaderEpoch)

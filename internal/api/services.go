@@ -45,6 +45,7 @@ type Services struct {
 
 	versions []kmsg.ApiVersionsResponseApiKey
 	views    viewCache
+	memory   *memory
 }
 
 // Reach hears of requests: Asked of those for metadata, Came of those with

@@ -17,26 +17,25 @@ type entry struct {
 	handle   func(context.Context, *wire.Request) wire.Response
 }
 
-// Table returns every request this broker answers. Versions are those of Apache
+// rows lists every request this broker answers. Versions are those of Apache
 // Kafka 4.4.
-func (s *Services) Table() map[int16]wire.API {
+func (s *Services) rows(m *memory) []entry {
 	produce := &produceAPI{s: s}
 	fetch := &fetchAPI{s: s, sessions: newSessionCache(s.Now, func() int {
 		return int(s.Broker().MaxIncrementalFetchSessionCacheSlots)
 	})}
-	m := newMemory()
-	rows := []entry{
+	return []entry{
 		{kmsg.Produce, 3, 13, produce.handle},
 		{kmsg.Fetch, 4, 18, fetch.handle},
 		{kmsg.ListOffsets, 1, 11, unary(m, s.listOffsets)},
 		{kmsg.Metadata, 0, 13, unary(m, s.metadata)},
-		{kmsg.OffsetCommit, 2, 10, grouped[kmsg.OffsetCommitRequest](s, m)},
-		{kmsg.OffsetFetch, 1, 10, grouped[kmsg.OffsetFetchRequest](s, m)},
+		{kmsg.OffsetCommit, 2, 10, grouped[kmsg.OffsetCommitRequest](s)},
+		{kmsg.OffsetFetch, 1, 10, grouped[kmsg.OffsetFetchRequest](s)},
 		{kmsg.FindCoordinator, 0, 6, unary(m, s.findCoordinator)},
-		{kmsg.JoinGroup, 0, 9, grouped[kmsg.JoinGroupRequest](s, m)},
-		{kmsg.Heartbeat, 0, 4, grouped[kmsg.HeartbeatRequest](s, m)},
-		{kmsg.LeaveGroup, 0, 5, grouped[kmsg.LeaveGroupRequest](s, m)},
-		{kmsg.SyncGroup, 0, 5, grouped[kmsg.SyncGroupRequest](s, m)},
+		{kmsg.JoinGroup, 0, 9, grouped[kmsg.JoinGroupRequest](s)},
+		{kmsg.Heartbeat, 0, 4, grouped[kmsg.HeartbeatRequest](s)},
+		{kmsg.LeaveGroup, 0, 5, grouped[kmsg.LeaveGroupRequest](s)},
+		{kmsg.SyncGroup, 0, 5, grouped[kmsg.SyncGroupRequest](s)},
 		{kmsg.DescribeGroups, 0, 6, unary(m, s.describeGroups)},
 		{kmsg.ListGroups, 0, 5, unary(m, s.listGroups)},
 		{kmsg.ApiVersions, 0, 5, s.anyVersion(unary(m, s.apiVersions))},
@@ -52,20 +51,26 @@ func (s *Services) Table() map[int16]wire.API {
 		{kmsg.AlterConfigs, 0, 2, unary(m, s.alterConfigs)},
 		{kmsg.DescribeLogDirs, 1, 5, unary(m, s.describeLogDirs)},
 		{kmsg.CreatePartitions, 0, 3, unary(m, s.createPartitions)},
-		{kmsg.DeleteGroups, 0, 3, grouped[kmsg.DeleteGroupsRequest](s, m)},
+		{kmsg.DeleteGroups, 0, 3, grouped[kmsg.DeleteGroupsRequest](s)},
 		{kmsg.IncrementalAlterConfigs, 0, 1, unary(m, s.incrementalAlterConfigs)},
-		{kmsg.OffsetDelete, 0, 0, grouped[kmsg.OffsetDeleteRequest](s, m)},
+		{kmsg.OffsetDelete, 0, 0, grouped[kmsg.OffsetDeleteRequest](s)},
 		{kmsg.DescribeCluster, 0, 2, unary(m, s.describeCluster)},
 		{kmsg.DescribeProducers, 0, 0, unary(m, s.describeProducers)},
 		{kmsg.DescribeTopicPartitions, 0, 0, unary(m, s.describeTopicPartitions)},
 	}
+}
+
+// Table returns what answers each request, by its key.
+func (s *Services) Table() map[int16]wire.API {
+	s.memory = newMemory(s.Broker().QueuedMaxRequestBytes)
+	rows := s.rows(s.memory)
 	apis := make(map[int16]wire.API, len(rows))
 	for _, row := range rows {
 		apis[row.key.Int16()] = wire.API{
-			Key: row.key.Int16(), Min: row.min, Max: row.max,
+			Name: row.key.Name(), Key: row.key.Int16(), Min: row.min, Max: row.max,
 			FlexibleFrom: flexibleFrom(row.key), Handle: s.noticed(row),
 			Quick:    row.key == kmsg.Produce || row.key == kmsg.Fetch,
-			LongPoll: row.key == kmsg.Fetch,
+			LongPoll: row.key == kmsg.Fetch, Small: !isWide(row.key),
 		}
 		s.versions = append(s.versions, kmsg.ApiVersionsResponseApiKey{
 			ApiKey: row.key.Int16(), MinVersion: row.min, MaxVersion: row.max,

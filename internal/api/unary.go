@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -21,22 +22,37 @@ func unary[T any, P message[T]](
 	m *memory, answer func(context.Context, *wire.Request, P) kmsg.Response,
 ) func(context.Context, *wire.Request) wire.Response {
 	return func(ctx context.Context, w *wire.Request) wire.Response {
-		give, err := m.take(ctx, w)
+		req := P(new(T))
+		give, err := m.read(ctx, w, req)
 		if err != nil {
 			return badRequest(w, err)
 		}
 		defer give()
-		req := P(new(T))
-		if err := decode(w, req); err != nil {
-			return badRequest(w, err)
-		}
 		w.Release()
-		return &reply{answer(ctx, w, req)}
+		return m.encode(w, answer(ctx, w, req))
 	}
 }
 
-// reply is an answer that is ready.
-type reply struct{ kmsg.Response }
+// reply is an answer that is ready. It holds the bytes instead of the message,
+// which takes several times as much: an answer may wait long behind others.
+type reply struct {
+	memory *memory
+	body   []byte
+}
+
+// encode makes an answer ready and charges what it holds.
+func (m *memory) encode(w *wire.Request, resp kmsg.Response) *reply {
+	r, _ := m.replies.Get().(*reply)
+	if r == nil {
+		r = &reply{memory: m}
+	}
+	r.body = resp.AppendTo(r.body[:0])
+	w.Charge(int64(cap(r.body)))
+	return r
+}
+
+// keptBody is the largest buffer that is kept for the next answer.
+const keptBody = 16 << 10
 
 // Done implements wire.Response.
 func (r *reply) Done() bool { return true }
@@ -46,14 +62,17 @@ func (r *reply) Deadline() time.Time { return time.Time{} }
 
 // Encode implements wire.Response.
 func (r *reply) Encode(w *wire.Writer) error {
-	w.Append(r.AppendTo)
+	w.Bytes(r.body)
+	if cap(r.body) <= keptBody {
+		r.memory.replies.Put(r)
+	}
 	return nil
 }
 
 // badRequest closes the connection: bytes that cannot be read cannot be
 // answered, since nobody knows where they end.
 func badRequest(w *wire.Request, err error) wire.Response {
-	return wire.Close("cannot read " + kmsg.NameForKey(w.Key) + " request: " + err.Error())
+	return wire.Close(fmt.Sprintf("cannot read %s request, version %d: %v", kmsg.NameForKey(w.Key), w.Version, err))
 }
 
 // flexibleFrom returns the first version of a request with tagged fields.

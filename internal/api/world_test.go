@@ -33,8 +33,11 @@ type world struct {
 	t        testing.TB
 	files    vfs.FS
 	settings map[string]string
+	memory   *netx.Memory
 	network  netx.Network
 	addr     string
+	limits   wire.Limits
+	server   *wire.Server
 
 	plane      *controlplane.ControlPlane
 	disk       *commitlog.Dir
@@ -74,8 +77,10 @@ func (l *lockedLog) String() string {
 
 // newWorld returns a broker in memory that start starts.
 func newWorld(t testing.TB) *world {
+	memory := netx.NewMemory()
 	return &world{
-		t: t, files: memfs.New(), log: &lockedLog{}, closed: make(chan error, 1000), network: netx.NewMemory().Host("10.0.0.1"),
+		t: t, files: memfs.New(), log: &lockedLog{}, closed: make(chan error, 1000),
+		memory: memory, network: memory.Host("10.0.0.1"), limits: wire.DefaultLimits(),
 		settings: map[string]string{
 			"group.initial.rebalance.delay.ms": "0", "node.id": "1", "offsets.topic.num.partitions": "2",
 		},
@@ -120,9 +125,10 @@ func (w *world) start() {
 	server, err := wire.New(wire.Options{
 		Listeners: []wire.Listener{{Name: "PLAINTEXT", Listener: listener}},
 		APIs:      func(key int16) (wire.API, bool) { a, ok := w.table[key]; return a, ok },
-		Limits:    wire.DefaultLimits(), Logger: logger, Events: wire.Events{ConnClosed: w.connClosed},
+		Limits:    w.limits, Logger: logger, Events: wire.Events{ConnClosed: w.connClosed},
 	})
 	w.must(err)
+	w.server = server
 	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
 	above, stopAbove := context.WithCancel(ctx)
 	var below, serving sync.WaitGroup

@@ -119,7 +119,7 @@ func groupSettings(b *config.Broker) group.Settings {
 func limits(b *config.Broker) wire.Limits {
 	l := wire.DefaultLimits()
 	l.MaxRequestBytes = int(b.SocketRequestMaxBytes)
-	l.MaxQueuedBytes = b.QueuedMaxRequestBytes
+	l.MaxQueuedBytes, l.MaxAnswerBytes = b.QueuedMaxRequestBytes, b.QueuedMaxResponseBytes
 	l.MaxConnections = min(int(b.MaxConnections), l.MaxConnections)
 	l.MaxConnectionsPerIP = min(int(b.MaxConnectionsPerIP), l.MaxConnectionsPerIP)
 	if b.ConnectionsMaxIdle > 0 {

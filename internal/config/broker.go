@@ -27,6 +27,7 @@ type Broker struct {
 	SocketSendBufferBytes                int32         // socket.send.buffer.bytes.
 	SocketReceiveBufferBytes             int32         // socket.receive.buffer.bytes.
 	QueuedMaxRequestBytes                int64         // queued.max.request.bytes.
+	QueuedMaxResponseBytes               int64         // queued.max.response.bytes.
 	MaxConnections                       int32         // max.connections.
 	MaxConnectionsPerIP                  int32         // max.connections.per.ip.
 	ConnectionsMaxIdle                   time.Duration // connections.max.idle.ms.

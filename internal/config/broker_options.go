@@ -90,7 +90,17 @@ func requestOptions() []Option {
 			Check:  atLeast(1 << 20),
 			broker: func(b *Broker) any { return &b.QueuedMaxRequestBytes },
 			Doc: "What all requests that are being worked on may take together; connections wait " +
-				"before they read more. Kafka's default sets no limit.",
+				"before they read more. The clients of one address may take half of it. A request " +
+				"that would take more when it is decoded, or has more than one element for each KiB, " +
+				"closes its connection. Kafka's default sets no limit.",
+		},
+		{
+			Name: "queued.max.response.bytes", Type: Long, Default: "67108864",
+			Check:  atLeast(1 << 20),
+			broker: func(b *Broker) any { return &b.QueuedMaxResponseBytes },
+			Doc: "What all answers that were not sent yet may take together; requests wait before " +
+				"they are worked on. The clients of one address may take half of it, and those that " +
+				"do not take their answers are closed when others wait. Kafka has no such limit.",
 		},
 		{
 			Name: "socket.send.buffer.bytes", Type: Int, Default: "-1", Check: atLeast(-1),

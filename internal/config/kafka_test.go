@@ -45,7 +45,7 @@ func TestOptionsAreKafkas(t *testing.T) {
 		"socket.send.buffer.bytes": true, "socket.receive.buffer.bytes": true,
 		"listeners": true, "log.dirs": true, "node.id": true,
 	}
-	ours := map[string]bool{"max.partitions.per.broker": true}
+	ours := map[string]bool{"max.partitions.per.broker": true, "queued.max.response.bytes": true}
 	kafka := readKafkaOptions(t)
 	for scope, theirs := range kafka {
 		for o := range config.Options(scope) {

@@ -48,7 +48,7 @@ func (b *block) release() {
 
 // uncharge gives the block's share of the budget back before the block itself.
 func (b *block) uncharge() {
-	b.pool.budget.give(&b.share)
+	b.pool.budget.giveShare(&b.share)
 }
 
 // blockPool keeps blocks for the next frames, a free list per class.
@@ -77,20 +77,20 @@ func blockClass(n int) (class int8, size int) {
 }
 
 // get returns a block of at least n bytes with one reference, of which only the
-// first charge bytes may be written to before extend. It waits for the budget,
-// and returns nil if quit is closed first.
-func (p *blockPool) get(n, charge int, quit <-chan struct{}) (*block, error) {
-	var s share
-	if !p.budget.take(&s, int64(charge), quit) {
+// first charge bytes, of h's, may be written to before extend. It waits for the
+// budget, and returns nil if quit is closed first.
+func (p *blockPool) get(n, charge int, h *holder, quit <-chan struct{}) (*block, error) {
+	s := share{holder: h}
+	if !p.budget.extend(&s, int64(charge), quit) {
 		return nil, nil
 	}
 	return p.charged(n, s)
 }
 
 // tryGet is get without waiting: it returns nil if the budget is used up.
-func (p *blockPool) tryGet(n, charge int) (*block, error) {
-	var s share
-	if !p.budget.takeNow(&s, int64(charge)) {
+func (p *blockPool) tryGet(n, charge int, h *holder) (*block, error) {
+	s := share{holder: h}
+	if !p.budget.extendNow(&s, int64(charge)) {
 		return nil, nil
 	}
 	return p.charged(n, s)
@@ -104,7 +104,7 @@ func (p *blockPool) charged(n int, s share) (*block, error) {
 		var err error
 		if b, err = p.makeBlock(class, size); err != nil {
 			unused := s
-			p.budget.give(&unused)
+			p.budget.giveShare(&unused)
 			return nil, err
 		}
 	}
@@ -148,7 +148,7 @@ func (p *blockPool) makeBlock(class int8, size int) (*block, error) {
 }
 
 func (p *blockPool) put(b *block) {
-	p.budget.give(&b.share)
+	p.budget.giveShare(&b.share)
 	p.mu.Lock()
 	keep := b.class >= 0 && p.freeBytes+int64(len(b.data)) <= keptBlockBytes
 	if keep {

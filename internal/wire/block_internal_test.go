@@ -10,12 +10,15 @@ import (
 // TestUnusedBlocksAreGivenBack is internal: what the pool keeps shows only in
 // the process' memory.
 func TestUnusedBlocksAreGivenBack(t *testing.T) {
-	var p blockPool
+	var (
+		p blockPool
+		h holder
+	)
 	p.budget.setLimit(1 << 30)
 	take := func(sizes ...int) []*block {
 		var blocks []*block
 		for _, size := range sizes {
-			b, err := p.get(size, size, nil)
+			b, err := p.get(size, size, &h, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -54,9 +57,12 @@ func TestUnusedBlocksAreGivenBack(t *testing.T) {
 }
 
 func TestReleasingABlockTwicePanics(t *testing.T) {
-	var p blockPool
+	var (
+		p blockPool
+		h holder
+	)
 	p.budget.setLimit(1 << 30)
-	b, err := p.get(1, 1, nil)
+	b, err := p.get(1, 1, &h, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +79,10 @@ func TestReleasingABlockTwicePanics(t *testing.T) {
 // than there is.
 func TestBudgetAlwaysMakesProgress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var b budget
+		var (
+			b     budget
+			hosts [3]holder
+		)
 		limit := rapid.Int64Range(1, 100).Draw(t, "limit")
 		b.setLimit(limit)
 		steps := rapid.SliceOfN(rapid.SliceOfN(rapid.Int64Range(1, 200), 1, 5), 1, 8).Draw(t, "steps")
@@ -82,17 +91,17 @@ func TestBudgetAlwaysMakesProgress(t *testing.T) {
 		var all sync.WaitGroup
 		for i, mine := range steps {
 			all.Go(func() {
-				var s share
+				s := share{holder: &hosts[i%len(hosts)]}
 				var stop <-chan struct{}
 				if quitters[i] {
 					stop = quit
 				}
 				for _, n := range mine {
-					if !b.take(&s, n, stop) {
+					if !b.extend(&s, n, stop) {
 						break
 					}
 				}
-				b.give(&s)
+				b.giveShare(&s)
 			})
 		}
 		close(quit)

@@ -21,6 +21,7 @@ import (
 type Conn struct {
 	server   *Server
 	listener *Listener
+	client   *client // The address it comes from. Set before the connection is served.
 	id       uint64
 	net      net.Conn // What is read and written: socket itself, or TLS over it.
 	socket   net.Conn
@@ -52,6 +53,8 @@ type activity struct {
 	// noMemory says that the broker makes the client wait: no limit on the
 	// client's time holds.
 	noMemory atomic.Bool
+	// starved is when it began to wait for memory in the middle of a frame.
+	starved atomic.Int64
 }
 
 // ID returns a number that no other connection of this server has or had.

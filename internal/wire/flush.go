@@ -35,13 +35,18 @@ type flusher struct {
 	stop  bool // Stop waiting for what may never come, and close when empty.
 	// closing says that the connection is dead: the role is wanted by close.
 	closing bool
+	// held is what the answers hold that were not sent; settled says that this
+	// is not counted any more.
+	held    int64
+	settled bool
 	// changed is signalled, if somebody waits, when the role was given up or an
 	// answer left the queue.
 	changed chan struct{}
 	waiting bool
 
 	// What follows belongs to the holder of the role.
-	w         *Writer
+	w          *Writer
+	writerHeld int64 // What of held is w's.
 	inline    bool // The holder must not wait for the socket.
 	blocked   bool // The socket took no more, and the holder did not wait.
 	writeErr  error
@@ -61,12 +66,15 @@ func (f *flusher) push(req *Request, resp Response) (full bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queue.push(pending{req, resp})
+	req.held += queuedBytes
+	f.holdLocked(queuedBytes)
 	return !f.hasSpace()
 }
 
 // hasSpace reports whether another answer may be queued. The caller holds mu.
 func (f *flusher) hasSpace() bool {
-	return f.queue.len() < f.conn.server.limits.Load().MaxPipelined
+	l := f.conn.server.limits.Load()
+	return f.queue.len() < l.MaxPipelined && f.held < l.MaxUnsentBytes
 }
 
 // kick sends what is ready, as far as that needs no waiting.
@@ -150,6 +158,7 @@ func (f *flusher) flush() {
 		if f.w != nil && !f.w.empty() {
 			if f.send(); f.blocked {
 				f.blocked = false
+				f.noteWriter()
 				f.signal()
 				return
 			}
@@ -171,8 +180,8 @@ func (f *flusher) flush() {
 // done and a batch is not full.
 func (f *flusher) encodeReady() {
 	for f.encodeErr == nil && (f.w == nil || f.w.pendingBytes < batchBytes) {
-		p, stop, ok := f.head()
-		if !ok || !f.ready(p, stop) {
+		p, hurry, ok := f.head()
+		if !ok || !f.ready(p, hurry) {
 			return
 		}
 		if f.w == nil {
@@ -182,22 +191,24 @@ func (f *flusher) encodeReady() {
 		f.w.begin(p.req.CorrelationID, p.req.flexible)
 		size, err := f.w.finish(p.resp.Encode(f.w))
 		f.encodeErr = err
-		f.pop()
+		f.pop(p.req)
 		f.finished(p.req, size, f.discard)
 	}
 }
 
-func (f *flusher) head() (p pending, stop, ok bool) {
+// head returns the first answer, and whether a long poll is to end early.
+func (f *flusher) head() (p pending, hurry, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p, ok = f.queue.first()
-	return p, f.stop, ok
+	hurry = f.stop || f.held >= earlyPollBytes && f.conn.server.pressed.Load()
+	return p, hurry, ok
 }
 
 // ready reports whether the response can be encoded now. If not, it arms the
 // timer for its deadline.
-func (f *flusher) ready(p pending, stop bool) bool {
-	if f.discard || p.resp.Done() || stop && p.req.longPoll {
+func (f *flusher) ready(p pending, hurry bool) bool {
+	if f.discard || p.resp.Done() || hurry && p.req.longPoll {
 		return true
 	}
 	deadline := p.resp.Deadline()
@@ -213,10 +224,11 @@ func (f *flusher) ready(p pending, stop bool) bool {
 	return false
 }
 
-func (f *flusher) pop() {
+func (f *flusher) pop(req *Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.queue.pop()
+	f.unchargeLocked(req)
 	f.changedLocked()
 }
 
@@ -242,6 +254,7 @@ func (f *flusher) send() {
 	}
 	a := &f.conn.activity
 	if !f.inline {
+		f.noteWriter()
 		a.writeSince.Store(f.conn.server.clock())
 	}
 	f.writeErr = nil
@@ -285,6 +298,7 @@ func (f *flusher) dropWriter() {
 	if f.w != nil {
 		f.conn.server.returnWriter(f.w)
 		f.w = nil
+		f.noteWriter()
 	}
 }
 
@@ -363,4 +377,5 @@ func (f *flusher) close() {
 		close(f.loop)
 		<-f.loopDone
 	}
+	f.settle()
 }

@@ -26,6 +26,7 @@ const (
 	keyHold   = 1005 // Like park, and holds its memory.
 	keyAPIs   = 18   // ApiVersions.
 	keyFailed = 1006 // Fails to encode.
+	keyCharge = 1007 // Like echo, charges what it holds.
 )
 
 // flexibleFrom is the first flexible version of all APIs of these tests.
@@ -73,6 +74,7 @@ type broker struct {
 	options wire.Options
 	addr    string
 	network netx.Network
+	memory  *netx.Memory // Behind network, in a bubble.
 	stop    context.CancelFunc
 	stopped chan struct{}
 	log     *syncBuffer
@@ -150,6 +152,14 @@ func (b *broker) api(key int16) (wire.API, bool) {
 	switch key {
 	case keyEcho, keyAPIs:
 		api.Quick, api.Handle = true, b.echo
+	case keyCharge:
+		api.Handle = func(_ context.Context, r *wire.Request) wire.Response {
+			b.handled.Add(1)
+			body := bytes.Clone(r.Body)
+			r.Release()
+			r.Charge(int64(len(body)))
+			return echoed{body}
+		}
 	case keyMute:
 		api.Handle = func(context.Context, *wire.Request) wire.Response {
 			b.handled.Add(1)
@@ -211,6 +221,17 @@ type client struct {
 func (b *broker) dial() *client {
 	b.t.Helper()
 	c, err := b.network.Dial(b.t.Context(), b.addr)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = c.Close() })
+	return &client{b.t, c}
+}
+
+// dialFrom opens a connection from another host.
+func (b *broker) dialFrom(ip string) *client {
+	b.t.Helper()
+	c, err := b.memory.Host(ip).Dial(b.t.Context(), b.addr)
 	if err != nil {
 		b.t.Fatal(err)
 	}

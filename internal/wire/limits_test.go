@@ -16,7 +16,9 @@ import (
 func inBubble(t *testing.T, set func(b *broker), test func(t *testing.T, b *broker)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBroker(t, netx.NewMemory().Host("127.0.0.1"))
+		memory := netx.NewMemory()
+		b := newBroker(t, memory.Host("127.0.0.1"))
+		b.memory = memory
 		if set != nil {
 			set(b)
 		}
@@ -24,8 +26,8 @@ func inBubble(t *testing.T, set func(b *broker), test func(t *testing.T, b *brok
 		test(t, b)
 		b.stop()
 		<-b.stopped
-		if used := b.server.Stats().QueuedBytes; used != 0 {
-			t.Errorf("%d bytes of requests are still held", used)
+		if st := b.server.Stats(); st.QueuedBytes != 0 || st.AnswerBytes != 0 {
+			t.Errorf("%d bytes of requests and %d of answers are still held", st.QueuedBytes, st.AnswerBytes)
 		}
 	})
 }

@@ -20,7 +20,7 @@ func TestMemoryForRequestsIsBounded(t *testing.T) {
 		b.options.Limits.MaxQueuedBytes = 50_000
 	}, func(t *testing.T, b *broker) {
 		body := strings.Repeat("x", 40_000)
-		first, second, third := b.dial(), b.dial(), b.dial()
+		first, second, third := b.dialFrom("10.0.0.1"), b.dialFrom("10.0.0.2"), b.dialFrom("10.0.0.3")
 		first.send(keyHold, 1, body)
 		a := b.next()
 		// A second one goes beyond the limit, alone.

@@ -40,9 +40,17 @@ type Limits struct {
 	// MaxRequestBytes is the largest frame (socket.request.max.bytes).
 	MaxRequestBytes int
 	// MaxQueuedBytes is the memory for requests that are being read or were not
-	// released, of all connections (queued.max.request.bytes). When it is used
-	// up nothing more is read; a single frame may go beyond it.
+	// released, of all connections (queued.max.request.bytes). One address may
+	// take half of it. When it is used up nothing more is read; a single frame may
+	// go beyond it.
 	MaxQueuedBytes int64
+	// MaxAnswerBytes is the memory for answers that were not sent, of all
+	// connections (queued.max.response.bytes). When it is used up, requests wait
+	// before they are handled.
+	MaxAnswerBytes int64
+	// MaxUnsentBytes is what the unsent answers of one connection may hold before
+	// its next request is read; a single answer may go beyond it.
+	MaxUnsentBytes int64
 	// MaxConnections is the number of connections (max.connections).
 	MaxConnections int
 	// MaxConnectionsPerIP is the same for one address of clients
@@ -74,6 +82,8 @@ func DefaultLimits() Limits {
 	return Limits{
 		MaxRequestBytes:     100 << 20,
 		MaxQueuedBytes:      64 << 20,
+		MaxAnswerBytes:      64 << 20,
+		MaxUnsentBytes:      4 << 20,
 		MaxConnections:      10_000,
 		MaxConnectionsPerIP: 1_000,
 		MaxPipelined:        128,
@@ -100,7 +110,7 @@ func (l *Limits) check() error {
 	switch {
 	case l.MaxRequestBytes < minRequestBytes || l.MaxRequestBytes > 1<<31-1-lengthBytes:
 		return fmt.Errorf("wire: socket.request.max.bytes of %d is out of range", l.MaxRequestBytes)
-	case l.MaxQueuedBytes <= 0 || l.MaxConnections <= 0 || l.MaxConnectionsPerIP <= 0 ||
+	case l.MaxQueuedBytes <= 0 || l.MaxAnswerBytes <= 0 || l.MaxUnsentBytes <= 0 || l.MaxConnections <= 0 || l.MaxConnectionsPerIP <= 0 ||
 		l.MaxPipelined <= 0 || l.MinBytesPerSecond <= 0:
 		return errors.New("wire: every limit of bytes and counts must be positive")
 	case l.MaxIdle <= 0 || l.FirstRequestTimeout <= 0 || l.StallTimeout <= 0 ||

@@ -106,9 +106,28 @@ func (r *reader) frameSize() (int, error) {
 	case size < minRequestBytes:
 		return 0, invalid("frame of %d bytes is shorter than a request header", size)
 	default:
-		return 0, invalid("request of %d bytes is larger than socket.request.max.bytes=%d: "+
-			"send smaller requests or raise that limit", size, r.conn.server.limits.Load().MaxRequestBytes)
+		return 0, invalid("%srequest of %d bytes is larger than socket.request.max.bytes=%d: "+
+			"send smaller requests or raise that limit", r.nameIn(prefix), size,
+			r.conn.server.limits.Load().MaxRequestBytes)
 	}
+}
+
+// nameIn returns the name of the API that a frame is for, with a space behind it,
+// or "" if it is not known.
+func (r *reader) nameIn(prefix []byte) string {
+	if len(prefix) < lengthBytes+2 {
+		return ""
+	}
+	api, _ := r.conn.server.options.APIs(int16(binary.BigEndian.Uint16(prefix[lengthBytes:])))
+	return api.title()
+}
+
+// title returns the API's name with a space behind it, or "" if it has none.
+func (a *API) title() string {
+	if a.Name == "" {
+		return ""
+	}
+	return a.Name + " "
 }
 
 func invalid(format string, args ...any) error {
@@ -181,10 +200,11 @@ const firstShareBytes = 64 << 10
 func (r *reader) takeBlock(size int) (*block, error) {
 	pool := &r.conn.server.blocks
 	charge := max(min(size, max(r.trusted, firstShareBytes)), smallBlockBytes)
-	b, err := pool.tryGet(size, charge)
+	h := &r.conn.client.requests
+	b, err := pool.tryGet(size, charge, h)
 	if b == nil && err == nil {
 		err = r.waitForMemory(func() (bool, error) {
-			b, err = pool.get(size, charge, r.conn.quit)
+			b, err = pool.get(size, charge, h, r.conn.quit)
 			return b != nil, err
 		})
 	}
@@ -195,10 +215,12 @@ func (r *reader) takeBlock(size int) (*block, error) {
 func (r *reader) extendShare(total int) error {
 	budget, s := &r.conn.server.blocks.budget, &r.block.share
 	more := int64(total) - s.bytes
-	if budget.takeNow(s, more) {
+	if budget.extendNow(s, more) {
 		return nil
 	}
-	return r.waitForMemory(func() (bool, error) { return budget.take(s, more, r.conn.quit), nil })
+	r.conn.activity.starved.Store(r.conn.server.clock())
+	defer r.conn.activity.starved.Store(0)
+	return r.waitForMemory(func() (bool, error) { return budget.extend(s, more, r.conn.quit), nil })
 }
 
 // waitForMemory calls wait, which returns false if the connection was killed.
@@ -359,13 +381,13 @@ func (r *reader) handle(ctx context.Context, frame []byte) error {
 	}
 	supported := h.version >= api.Min && h.version <= api.Max
 	if !supported && h.key != apiVersionsKey {
-		return invalid("request of API key %d in version %d, while versions %d to %d are spoken here",
-			h.key, h.version, api.Min, api.Max)
+		return invalid("%srequest of API key %d in version %d, while versions %d to %d are spoken here",
+			api.title(), h.key, h.version, api.Min, api.Max)
 	}
 	flexible := h.version >= api.FlexibleFrom
 	body, err := h.readRest(rest, flexible)
 	if err != nil && supported {
-		return invalid("API key %d, version %d: %w", h.key, h.version, err)
+		return invalid("%srequest of API key %d, version %d: %w", api.title(), h.key, h.version, err)
 	}
 	req := r.conn.spare.take(r.conn)
 	if string(h.clientID) != r.clientID {
@@ -382,11 +404,22 @@ func (r *reader) handle(ctx context.Context, frame []byte) error {
 	if !api.Quick {
 		r.flush()
 	}
-	return r.answer(ctx, api, req)
+	if err := r.admit(api, len(frame)); err != nil {
+		r.conn.out.finished(req, 0, true)
+		return err
+	}
+	full, err := r.answer(ctx, api, req)
+	r.dismiss()
+	if full {
+		r.flush()
+		r.conn.out.wait(r.conn.out.hasSpace)
+	}
+	return err
 }
 
-// answer calls the handler and queues what it returns.
-func (r *reader) answer(ctx context.Context, api API, req *Request) error {
+// answer calls the handler and queues what it returns. It reports whether the
+// queue is full now.
+func (r *reader) answer(ctx context.Context, api API, req *Request) (full bool, err error) {
 	observed := r.conn.server.options.Events.RequestDone != nil
 	var start time.Time
 	if observed {
@@ -398,18 +431,16 @@ func (r *reader) answer(ctx context.Context, api API, req *Request) error {
 		req.handled = time.Since(start)
 	}
 	if c, ok := resp.(closeResponse); ok {
+		r.conn.out.uncharge(req)
 		req.Release()
 		r.flush()
-		return &closeError{ClosedRequest, errors.New(c.reason)}
+		return false, &closeError{ClosedRequest, errors.New(c.reason)}
 	}
 	if resp == nil {
+		r.conn.out.uncharge(req)
 		r.conn.out.finished(req, 0, false)
-		return nil
+		return false, nil
 	}
 	r.unflushed = true
-	if full := r.conn.out.push(req, resp); full {
-		r.flush()
-		r.conn.out.wait(r.conn.out.hasSpace)
-	}
-	return nil
+	return r.conn.out.push(req, resp), nil
 }

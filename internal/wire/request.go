@@ -33,6 +33,7 @@ type Request struct {
 	longPoll  bool
 	handled   time.Duration // What the handler took, if anybody asked.
 	queued    time.Duration // From Received to the handler.
+	held      int64         // What the answer holds; guarded by the flusher's mu.
 }
 
 // Wake makes the connection look again whether the first response of its queue
@@ -70,6 +71,8 @@ type Response interface {
 
 // API is one row of the protocol's table.
 type API struct {
+	// Name is what messages call it.
+	Name string
 	// Key is the request's number; Min and Max are the versions that work.
 	Key, Min, Max int16
 	// FlexibleFrom is the first version whose headers have tagged fields.
@@ -82,6 +85,8 @@ type API struct {
 	// answers to requests that were read before may be held back until Handle
 	// returns, to leave in one write with its own.
 	Quick bool
+	// Small says that the answer is about as long as the request at most.
+	Small bool
 	// LongPoll says that the answer may wait for something that need not happen,
 	// and that nothing is lost if it stops waiting before its deadline, as it
 	// does when the server stops.

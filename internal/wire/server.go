@@ -24,6 +24,7 @@ type Server struct {
 	started time.Time
 	nextID  atomic.Uint64
 	blocks  blockPool
+	answers budget // Of what answers hold that were not sent.
 	writers sync.Pool // of *Writer
 	log     closeLog
 	// handshakes has a slot for each TLS handshake that may run at once.
@@ -31,10 +32,21 @@ type Server struct {
 
 	mu       sync.Mutex
 	conns    map[*Conn]struct{}
-	perIP    map[netip.Addr]int
+	clients  map[netip.Addr]*client
 	stopped  bool
 	served   sync.WaitGroup // One for each of conns.
 	finished Stats          // Sums over connections that are gone.
+
+	// What the sweeper finds. pressed says that long polls are to end early.
+	requestPressure, answerPressure pressure
+	pressed                         atomic.Bool
+}
+
+// client is an address that connections come from.
+type client struct {
+	conns    int // Guarded by the server's mu.
+	requests holder
+	answers  holder
 }
 
 // Stats are sums since the server was made.
@@ -47,8 +59,8 @@ type Stats struct {
 	BytesIn, BytesOut int64
 	// Requests counts requests that were read.
 	Requests int64
-	// QueuedBytes are the memory of requests held now.
-	QueuedBytes int64
+	// QueuedBytes are the memory of requests held now, AnswerBytes that of answers.
+	QueuedBytes, AnswerBytes int64
 }
 
 // New checks the options and makes a server. It takes the listeners over.
@@ -61,7 +73,7 @@ func New(o Options) (*Server, error) {
 		log:        closeLog{logger: o.Logger},
 		handshakes: make(chan struct{}, 4*runtime.GOMAXPROCS(0)),
 		conns:      map[*Conn]struct{}{},
-		perIP:      map[netip.Addr]int{},
+		clients:    map[netip.Addr]*client{},
 	}
 	return s, s.SetLimits(o.Limits)
 }
@@ -75,6 +87,7 @@ func (s *Server) SetLimits(l Limits) error {
 	l.MaxConnections = min(l.MaxConnections, descriptorShare())
 	s.limits.Store(&l)
 	s.blocks.budget.setLimit(l.MaxQueuedBytes)
+	s.answers.setLimit(l.MaxAnswerBytes)
 	return nil
 }
 
@@ -207,6 +220,10 @@ func (s *Server) admit(c *Conn) (CloseReason, error) {
 	l := s.limits.Load()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	from := s.clients[ip]
+	if from == nil {
+		from = &client{}
+	}
 	switch {
 	case s.stopped:
 		return ClosedForStop, errStopped
@@ -214,14 +231,15 @@ func (s *Server) admit(c *Conn) (CloseReason, error) {
 		s.finished.Refused++
 		return ClosedTooMany, fmt.Errorf(
 			"%d connections are open, as many as max.connections allows", len(s.conns))
-	case s.perIP[ip] >= l.MaxConnectionsPerIP:
+	case from.conns >= l.MaxConnectionsPerIP:
 		s.finished.Refused++
 		return ClosedTooManyIP, fmt.Errorf(
-			"%d connections from %s are open, as many as max.connections.per.ip allows", s.perIP[ip], ip)
+			"%d connections from %s are open, as many as max.connections.per.ip allows", from.conns, ip)
 	}
 	s.finished.Accepted++
 	s.conns[c] = struct{}{}
-	s.perIP[ip]++
+	s.clients[ip], c.client = from, from
+	from.conns++
 	s.served.Add(1)
 	return 0, nil
 }
@@ -244,8 +262,8 @@ func (s *Server) connClosed(c *Conn, reason CloseReason, err error) {
 	ip := ipOf(c.net.RemoteAddr())
 	s.mu.Lock()
 	delete(s.conns, c)
-	if s.perIP[ip]--; s.perIP[ip] == 0 {
-		delete(s.perIP, ip)
+	if c.client.conns--; c.client.conns == 0 {
+		delete(s.clients, ip)
 	}
 	s.finished.add(&c.activity)
 	s.mu.Unlock()
@@ -267,7 +285,7 @@ func (s *Server) Stats() Stats {
 		st.add(&c.activity)
 	}
 	st.Connections = len(s.conns)
-	st.QueuedBytes = s.blocks.budget.used.Load()
+	st.QueuedBytes, st.AnswerBytes = s.blocks.budget.used.Load(), s.answers.used.Load()
 	return st
 }
 

@@ -37,12 +37,19 @@ func (s *Server) sweepLoop(ctx context.Context) error {
 type progress struct {
 	in, out     int64
 	inAt, outAt int64
+	// The same over the last sweeps, for when memory is scarce.
+	inPace, outPace pace
 }
 
 // sweep looks at every connection once, given what was seen last time.
 func (s *Server) sweep(seen map[*Conn]progress) map[*Conn]progress {
 	now := s.clock()
+	s.requestPressure.note(&s.blocks.budget)
+	s.answerPressure.note(&s.answers)
+	pressed := s.answerPressure.sweeps > 0
+	s.pressed.Store(pressed)
 	next := make(map[*Conn]progress, len(seen))
+	var requests, answers []idler
 	s.eachConn(func(c *Conn) {
 		p, known := seen[c]
 		if in := c.activity.bytesIn.Load(); !known || in != p.in {
@@ -51,11 +58,17 @@ func (s *Server) sweep(seen map[*Conn]progress) map[*Conn]progress {
 		if out := c.activity.bytesOut.Load(); !known || out != p.out {
 			p.out, p.outAt = out, now
 		}
+		requests, answers = c.idlers(requests, answers, p.inPace.moved(p.in), p.outPace.moved(p.out), now)
 		next[c] = p
 		if reason, err := c.overdue(p, now); err != nil {
 			c.kill(reason, err)
 		}
+		if pressed && c.out.holds() >= earlyPollBytes {
+			c.wake()
+		}
 	})
+	relieve(&s.blocks.budget, requests)
+	relieve(&s.answers, answers)
 	return next
 }
 
@@ -66,7 +79,10 @@ func (c *Conn) overdue(p progress, now int64) (CloseReason, error) {
 	if began := a.writeSince.Load(); began != 0 && since(max(began, p.outAt)) > l.StallTimeout {
 		return ClosedSlow, fmt.Errorf("the client took no byte of an answer for %s", l.StallTimeout)
 	}
-	if a.noMemory.Load() {
+	switch {
+	case c.starved(now):
+		return ClosedSlow, errStarved
+	case a.noMemory.Load():
 		return 0, nil
 	}
 	if a.requests.Load() == 0 && since(a.opened.Load()) > l.FirstRequestTimeout {

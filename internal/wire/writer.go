@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"unsafe"
 
 	"github.com/strandline/strandline/internal/vfs"
 )
@@ -16,6 +17,8 @@ const (
 	copyBytes = 16 << 10
 	// keptBufferBytes is the largest buffer that a Writer keeps for its next use.
 	keptBufferBytes = 64 << 10
+	// maxCopiedBytes bounds what is copied from files into one response.
+	maxCopiedBytes = 1 << 20
 	// batchBytes is how much is encoded before it is sent.
 	batchBytes = 64 << 10
 )
@@ -45,6 +48,7 @@ type Writer struct {
 	// The response being encoded: where it begins, and what its parts hold.
 	start, firstPart int
 	partBytes        int64
+	copied           int64 // Bytes copied from files.
 	err              error
 
 	// What was sent: buf[:sent], parts[:sentParts], and sentOfPart bytes more.
@@ -101,7 +105,7 @@ func (w *Writer) Chunk(c Chunk) {
 		return
 	}
 	file, position, length, ok := c.File()
-	if ok && length > copyBytes {
+	if ok && !w.mayCopy(length) {
 		w.addPart(part{file: file, position: position, length: length, chunk: c})
 		return
 	}
@@ -124,7 +128,7 @@ func (w *Writer) File(f vfs.File, position, length int64, release func()) {
 		p.done()
 		return
 	}
-	if length > copyBytes {
+	if !w.mayCopy(length) {
 		w.addPart(p)
 		return
 	}
@@ -134,6 +138,20 @@ func (w *Writer) File(f vfs.File, position, length int64, release func()) {
 		w.err = errors.Join(w.err, fmt.Errorf("read %d bytes at position %d: %w", length, position, err))
 	}
 	p.done()
+}
+
+// mayCopy decides whether a range of a file is copied, and counts it.
+func (w *Writer) mayCopy(length int64) bool {
+	if length > copyBytes || w.copied+length > maxCopiedBytes {
+		return false
+	}
+	w.copied += length
+	return true
+}
+
+// heldBytes is the memory that the writer holds.
+func (w *Writer) heldBytes() int64 {
+	return int64(cap(w.buf)) + int64(cap(w.parts))*int64(unsafe.Sizeof(part{}))
 }
 
 // Discards reports whether what is written is dropped, because the connection
@@ -149,7 +167,7 @@ func (w *Writer) addPart(p part) {
 
 // begin starts a response.
 func (w *Writer) begin(correlationID int32, flexible bool) {
-	w.start, w.firstPart, w.partBytes, w.err = len(w.buf), len(w.parts), 0, nil
+	w.start, w.firstPart, w.partBytes, w.copied, w.err = len(w.buf), len(w.parts), 0, 0, nil
 	if !w.discard {
 		w.buf = appendResponseHeader(w.buf, correlationID, flexible)
 	}
