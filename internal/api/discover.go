@@ -272,7 +272,11 @@ func (s *Services) coordinatorOf(ctx context.Context, kind int8, key string) kms
 	}
 	leader, err := s.Groups.Coordinator(ctx, key)
 	if err != nil {
-		return refuse(codeOf(err), messageOf(err))
+		code := codeOf(err)
+		if code.Retriable() {
+			code = kafka.ErrCoordinatorNotAvailable // What every client tries again after.
+		}
+		return refuse(code, messageOf(err))
 	}
 	b, ok := s.image().Broker(leader)
 	if !ok {

@@ -7,9 +7,13 @@ import (
 	"syscall"
 
 	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/producerstate"
+	"github.com/strandline/strandline/internal/quorum"
 	"github.com/strandline/strandline/internal/record"
 )
 
@@ -75,6 +79,42 @@ func codeOf(err error) kafka.Code {
 	case errors.Is(err, context.Canceled):
 		return kafka.ErrNotLeaderOrFollower
 	}
+	return rarelyCode(err)
+}
+
+// rarelyCode maps errors that a client sees when something is wrong with the
+// cluster or with this broker's disk, or that only other rooms should see. None
+// becomes a code that clients give up on without need.
+func rarelyCode(err error) kafka.Code {
+	var (
+		notLeader  *quorum.NotLeaderError
+		value      *config.ValueError
+		unexpected *commitlog.UnexpectedOffsetError
+		damage     = []any{
+			new(*quorum.CorruptionError), new(*quorum.VersionError), new(*commitlog.NewerFormatError),
+			new(*producerstate.SnapshotError), new(*metadata.ReplayError), new(*metadata.FormatError),
+			new(*group.DecodeError),
+		}
+	)
+	switch {
+	case errors.As(err, &notLeader), errors.Is(err, quorum.ErrStopped):
+		return kafka.ErrNotController
+	case errors.Is(err, quorum.ErrEntryTooLarge):
+		return kafka.ErrInvalidRequest
+	case errors.As(err, &value):
+		return kafka.ErrInvalidConfig
+	case errors.As(err, &unexpected):
+		return kafka.ErrNotLeaderOrFollower
+	case errors.Is(err, record.ErrTooLarge):
+		return kafka.ErrMessageTooLarge
+	case errors.Is(err, commitlog.ErrBusy), errors.Is(err, group.ErrUnknownRecord):
+		return kafka.ErrKafkaStorageError
+	}
+	for _, target := range damage {
+		if errors.As(err, target) {
+			return kafka.ErrKafkaStorageError
+		}
+	}
 	return kafka.ErrUnknownServerError
 }
 
@@ -102,6 +142,8 @@ func messageOf(err error) string {
 	switch {
 	case errors.As(err, &coded):
 		return coded.Message
+	case errors.Is(err, quorum.ErrEntryTooLarge):
+		return "the request asks for more than one decision can hold: ask for less at once"
 	case errors.Is(err, syscall.ENOSPC):
 		return "the broker's disk is full: try again; nothing was lost, and freeing space is enough to go on"
 	}

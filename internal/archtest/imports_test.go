@@ -34,7 +34,7 @@ func mayImport() map[string][]string {
 		"internal/reach": nil,
 		"internal/api": in("auth", "commitlog", "config", "controller", "controlplane", "coordinator",
 			"coordinator/shard", "group", "isr", "kafka", "metadata", "partition", "producerstate",
-			"quota", "reach", "record", "txn", "wire"),
+			"quorum", "quota", "reach", "record", "txn", "wire"),
 		"internal/httpapi": in("auth", "commitlog", "config", "controller", "controlplane",
 			"coordinator", "coordinator/shard", "group", "kafka", "metadata", "netx", "partition",
 			"quota", "reach", "record", "txn"),

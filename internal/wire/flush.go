@@ -47,14 +47,14 @@ type flusher struct {
 	// What follows belongs to the holder of the role.
 	w          *Writer
 	writerHeld int64 // What of held is w's.
-	inline    bool // The holder must not wait for the socket.
-	blocked   bool // The socket took no more, and the holder did not wait.
-	writeErr  error
-	discard   bool
-	encodeErr error // Ends the connection once what came before was sent.
-	alarm     alarm
-	loop      chan struct{} // Signals the write loop, nil before its start.
-	loopDone  chan struct{}
+	inline     bool  // The holder must not wait for the socket.
+	blocked    bool  // The socket took no more, and the holder did not wait.
+	writeErr   error
+	discard    bool
+	encodeErr  error // Ends the connection once what came before was sent.
+	alarm      alarm
+	loop       chan struct{} // Signals the write loop, nil before its start.
+	loopDone   chan struct{}
 	// writable is writeSocket as a value, made once.
 	writable func(fd uintptr) bool
 }

@@ -24,7 +24,7 @@ type Server struct {
 	started time.Time
 	nextID  atomic.Uint64
 	blocks  blockPool
-	answers budget // Of what answers hold that were not sent.
+	answers budget    // Of what answers hold that were not sent.
 	writers sync.Pool // of *Writer
 	log     closeLog
 	// handshakes has a slot for each TLS handshake that may run at once.
