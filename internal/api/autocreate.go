@@ -9,6 +9,11 @@ import (
 	"github.com/strandline/strandline/internal/metadata"
 )
 
+// maxAutoCreated is how many topics one Metadata request may create. The rest are
+// answered with LEADER_NOT_AVAILABLE, as those that are being created are: a
+// client that means it asks again, and gets the next ones.
+const maxAutoCreated = 100
+
 // maybeAutoCreate creates the topics that a Metadata request names and that are
 // not there, where both the broker (auto.create.topics.enable) and the client
 // want it. It returns why some were not, by name: a client that is told so gives
@@ -19,7 +24,8 @@ func (s *Services) maybeAutoCreate(ctx context.Context, req *kmsg.MetadataReques
 	}
 	create := kmsg.NewPtrCreateTopicsRequest()
 	create.Version = create.MaxVersion()
-	asked := map[string]bool{}
+	asked, later := map[string]bool{}, 0
+	refused := map[string]kafka.Code{}
 	for _, t := range req.Topics {
 		name := text(t.Topic)
 		switch {
@@ -31,12 +37,20 @@ func (s *Services) maybeAutoCreate(ctx context.Context, req *kmsg.MetadataReques
 					s.Logger.Warn("internal topic not created", "topic", name, "error", err)
 				}
 			}
+		case len(create.Topics) == maxAutoCreated:
+			later++
+			refused[name] = kafka.ErrLeaderNotAvailable
 		default:
 			asked[name] = true
 			ct := kmsg.NewCreateTopicsRequestTopic()
 			ct.Topic, ct.NumPartitions, ct.ReplicationFactor = name, -1, -1
 			create.Topics = append(create.Topics, ct)
 		}
+	}
+	if later > 0 {
+		s.Logger.Warn("a client asked for more topics than one request may create: the rest are created when it "+
+			"asks again; create topics with CreateTopics, or set auto.create.topics.enable=false",
+			"created", maxAutoCreated, "left", later)
 	}
 	if len(create.Topics) == 0 {
 		return nil
@@ -46,9 +60,8 @@ func (s *Services) maybeAutoCreate(ctx context.Context, req *kmsg.MetadataReques
 	resp, err := s.Control.CreateTopics(ctx, create)
 	if err != nil {
 		s.Logger.Warn("topics a client asked for were not created", "error", err)
-		return nil
+		return refused
 	}
-	refused := map[string]kafka.Code{}
 	for i := range resp.Topics {
 		t := &resp.Topics[i]
 		code := kafka.Code(t.ErrorCode)
