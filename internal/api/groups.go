@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -95,7 +96,13 @@ type groupReply struct {
 	waiting atomic.Int32
 	answers []kmsg.Response // One per group.
 	merge   func([]kmsg.Response) kmsg.Response
-	ready   atomic.Pointer[reply] // Once there are all answers.
+	// deadline is when late is answered instead; zero for never.
+	deadline time.Time
+	late     func() kmsg.Response
+
+	ready atomic.Pointer[reply] // Once there are all answers. Set with mu held.
+	mu    sync.Mutex
+	over  bool // Encoded: what is completed now comes too late.
 }
 
 // slot takes the answer about one group.
@@ -114,23 +121,33 @@ func (s slot) Complete(response any) {
 
 // complete makes the reply ready when all answers are there.
 func (r *groupReply) complete() {
-	r.ready.Store(r.memory.encode(r.wire, r.merge(r.answers)))
-	r.wire.Wake()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.ready.Store(r.memory.encode(r.wire, r.merge(r.answers)))
+		r.wire.Wake()
+	}
 }
 
 // Done implements wire.Response.
 func (r *groupReply) Done() bool { return r.ready.Load() != nil }
 
 // Deadline implements wire.Response: the machine has deadlines of its own for
-// everything that it parks.
-func (r *groupReply) Deadline() time.Time { return time.Time{} }
+// everything that it parks, but not for what waits to be replicated.
+func (r *groupReply) Deadline() time.Time { return r.deadline }
 
 // Encode implements wire.Response.
 func (r *groupReply) Encode(w *wire.Writer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
 	if ready := r.ready.Load(); ready != nil {
 		return ready.Encode(w)
 	}
-	return nil // The connection died first: there is nobody to tell.
+	if r.late != nil {
+		w.Append(r.late().AppendTo)
+	}
+	return nil // Else the connection died first: there is nobody to tell.
 }
 
 func firstAnswer(answers []kmsg.Response) kmsg.Response { return answers[0] }
@@ -144,7 +161,7 @@ func (s *Services) ask(
 	w *wire.Request, groups []string, merge func([]kmsg.Response) kmsg.Response,
 	step func(i int, m *group.Shard, c *group.Context, fx *shard.Effects),
 	refuse func(i int, code kafka.Code, message string) kmsg.Response,
-) wire.Response {
+) *groupReply {
 	r := &groupReply{wire: w, memory: s.memory, answers: make([]kmsg.Response, len(groups)), merge: merge}
 	r.waiting.Store(int32(len(groups)))
 	if len(groups) == 0 {
@@ -188,21 +205,44 @@ func grouped[T any, P message[T]](
 			return badRequest(w, err)
 		}
 		defer give()
+		bodyBytes := int64(len(w.Body))
 		w.Release()
 		if fetch, ok := any(req).(*kmsg.OffsetFetchRequest); ok {
 			fetchOnce(fetch)
 		}
 		if id, ok := group.GroupID(req); ok {
-			return s.ask(w, []string{id}, firstAnswer,
+			r := s.ask(w, []string{id}, firstAnswer,
 				func(_ int, m *group.Shard, c *group.Context, fx *shard.Effects) { m.Handle(c, req, fx) },
 				func(_ int, code kafka.Code, message string) kmsg.Response {
 					return group.ErrorResponse(req, code, message)
 				})
+			s.limitCommit(r, req, bodyBytes)
+			return r
 		}
 		if several, ok := any(req).(*kmsg.DeleteGroupsRequest); ok {
 			return s.deleteGroups(w, several)
 		}
 		return s.fetchSeveral(w, any(req).(*kmsg.OffsetFetchRequest))
+	}
+}
+
+// keptPerByte is about what a byte of a commit takes decoded.
+const keptPerByte = 4
+
+// limitCommit has a commit that is not on every in-sync replica in time answered
+// with REQUEST_TIMED_OUT (offsets.commit.timeout.ms). It may still happen: the
+// client commits again.
+func (s *Services) limitCommit(r *groupReply, req kmsg.Request, bodyBytes int64) {
+	switch req.(type) {
+	case *kmsg.OffsetCommitRequest, *kmsg.OffsetDeleteRequest:
+	default:
+		return
+	}
+	r.wire.Charge(bodyBytes * keptPerByte) // The request is kept for the late answer.
+	r.deadline = s.Now().Add(s.Broker().OffsetsCommitTimeout)
+	r.late = func() kmsg.Response {
+		return group.ErrorResponse(req, kafka.ErrRequestTimedOut,
+			"the offsets were written but not acknowledged by every in-sync replica in time (offsets.commit.timeout.ms)")
 	}
 }
 
