@@ -76,8 +76,11 @@ func (c *client) sendAll(reqs ...kmsg.Request) int32 {
 }
 
 // receiveFrame reads an answer: correlation id and what follows it.
-func (c *client) receiveFrame() (int32, []byte, error) {
-	if err := c.conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+func (c *client) receiveFrame() (int32, []byte, error) { return c.receiveWithin(time.Minute) }
+
+// receiveWithin is receiveFrame with a limit of time.
+func (c *client) receiveWithin(limit time.Duration) (int32, []byte, error) {
+	if err := c.conn.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		return 0, nil, err
 	}
 	var head [8]byte

@@ -152,6 +152,24 @@ func (r *groupReply) Encode(w *wire.Writer) error {
 
 func firstAnswer(answers []kmsg.Response) kmsg.Response { return answers[0] }
 
+// hostKey finds a client's host among the values of its connection.
+type hostKey struct{}
+
+// clientHost returns the client's address as Kafka shows it. It is made once a
+// connection: every heartbeat carries it.
+func clientHost(c *wire.Conn) string {
+	if host, ok := c.Value(hostKey{}).(string); ok {
+		return host
+	}
+	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		host = c.RemoteAddr().String()
+	}
+	host = "/" + host
+	c.SetValue(hostKey{}, host)
+	return host
+}
+
 // maxAskedAgain is how often a request may name the same group: an answer must
 // not grow with how often a request says a thing.
 const maxAskedAgain = 4
@@ -168,10 +186,7 @@ func (s *Services) ask(
 		r.complete()
 	}
 	asked := map[string]int{}
-	host, _, err := net.SplitHostPort(w.Conn.RemoteAddr().String())
-	if err != nil {
-		host = w.Conn.RemoteAddr().String()
-	}
+	host := clientHost(w.Conn)
 	for i, id := range groups {
 		to := slot{r, i}
 		if asked[id] == maxAskedAgain {
@@ -183,7 +198,7 @@ func (s *Services) ask(
 		}
 		err := s.Groups.Do(id, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
 			step(i, m, &group.Context{
-				NowMs: nowMs, Caller: to, ClientID: w.ClientID, ClientHost: "/" + host,
+				NowMs: nowMs, Caller: to, ClientID: w.ClientID, ClientHost: host,
 				Topics: topicsView{s.image()},
 			}, fx)
 		})

@@ -9,13 +9,13 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// fill fills a message with random contents, a few elements in each array.
-func fill(r *rand.Rand, v reflect.Value) {
+// Fill fills a message with random contents, a few elements in each array.
+func Fill(r *rand.Rand, v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if r.IntN(3) > 0 {
 			v.Set(reflect.New(v.Type().Elem()))
-			fill(r, v.Elem())
+			Fill(r, v.Elem())
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -26,18 +26,18 @@ func fill(r *rand.Rand, v reflect.Value) {
 					v.Field(i).Addr().Interface().(*kmsg.Tags).Set(200+r.Uint32N(100), []byte("tag"))
 				}
 			case f.IsExported() && f.Name != "Version":
-				fill(r, v.Field(i))
+				Fill(r, v.Field(i))
 			}
 		}
 	case reflect.Slice:
 		n := r.IntN(4)
 		v.Set(reflect.MakeSlice(v.Type(), n, n))
 		for i := range n {
-			fill(r, v.Index(i))
+			Fill(r, v.Index(i))
 		}
 	case reflect.Array:
 		for i := range v.Len() {
-			fill(r, v.Index(i))
+			Fill(r, v.Index(i))
 		}
 	case reflect.String:
 		v.SetString("some string"[:r.IntN(12)])
@@ -69,7 +69,7 @@ func TestLayouts(t *testing.T) {
 		for version := row.min; version <= row.max; version++ {
 			for range 50 {
 				req := kmsg.RequestForKey(row.key.Int16())
-				fill(r, reflect.ValueOf(req).Elem())
+				Fill(r, reflect.ValueOf(req).Elem())
 				req.SetVersion(version)
 				body := req.AppendTo(nil)
 				m := measurer{
@@ -133,4 +133,16 @@ func TestStructBytes(t *testing.T) {
 	for key := range layouts {
 		look(reflect.TypeOf(kmsg.RequestForKey(key.Int16())).Elem())
 	}
+}
+
+// Row is a row of the table, for tests outside of this package.
+type Row struct{ Key, Min, Max int16 }
+
+// Rows lists the table.
+func (s *Services) Rows() []Row {
+	var out []Row
+	for _, row := range s.rows(newMemory(1 << 20)) {
+		out = append(out, Row{row.key.Int16(), row.min, row.max})
+	}
+	return out
 }
