@@ -112,8 +112,14 @@ func (c Config) files() (vfs.FS, func() error, error) {
 	return files, files.Close, nil
 }
 
-// Addr returns the host:port that Kafka clients connect to.
+// Addr returns the host:port that Kafka clients are told to connect to: what was
+// advertised, or else the address listened on. With Config.Advertise it need not
+// lead here; see ListenAddr.
 func (s *Server) Addr() string { return s.broker.Addr() }
+
+// ListenAddr returns the host:port that the broker listens on for Kafka clients,
+// with the port that the kernel chose where none was given.
+func (s *Server) ListenAddr() string { return s.broker.ListenAddr() }
 
 // HTTPAddr returns the host:port of the HTTP listener, or "".
 func (s *Server) HTTPAddr() string { return s.broker.HTTPAddr() }

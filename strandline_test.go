@@ -3,6 +3,7 @@ package strandline_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -133,6 +134,7 @@ func TestBadConfig(t *testing.T) {
 		"bad value":       {Settings: map[string]string{"num.partitions": "many"}},
 		"bad address":     {Listen: "nowhere"},
 		"which address":   {Listen: "0.0.0.0:0"},
+		"no address":      {Advertise: "0.0.0.0:1"},
 		"two listeners":   {Settings: map[string]string{"listeners": "PLAINTEXT://127.0.0.1:0,B://127.0.0.1:0"}},
 		"two directories": {Settings: map[string]string{"log.dirs": "/elsewhere"}},
 	} {
@@ -151,6 +153,14 @@ func TestListenersSetting(t *testing.T) {
 		strandlinetest.WithSetting("advertised.listeners", "PLAINTEXT://localhost:1234"))
 	if srv.Addr() != "localhost:1234" {
 		t.Errorf("advertised %s", srv.Addr())
+	}
+	conn, err := net.Dial("tcp", srv.ListenAddr())
+	if err != nil {
+		t.Fatalf("nobody listens on %s: %v", srv.ListenAddr(), err)
+	}
+	_ = conn.Close()
+	if srv := strandlinetest.Start(t); srv.Addr() != srv.ListenAddr() {
+		t.Errorf("advertised %s, listening on %s", srv.Addr(), srv.ListenAddr())
 	}
 }
 

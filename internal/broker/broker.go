@@ -212,6 +212,9 @@ func (b *Broker) Ready() <-chan struct{} { return b.ready }
 // Addr returns the address that clients are told.
 func (b *Broker) Addr() string { return b.address }
 
+// ListenAddr returns the address that is listened on.
+func (b *Broker) ListenAddr() string { return b.listener.Addr().String() }
+
 // HTTPAddr returns the address of the HTTP listener, or "".
 func (b *Broker) HTTPAddr() string { return b.http.addr() }
 

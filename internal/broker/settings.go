@@ -143,6 +143,10 @@ func advertised(configured, listening string) (string, int32, error) {
 		} else {
 			host = configured // A host alone keeps the port.
 		}
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			return "", 0, fmt.Errorf("advertised address %q is every address of a machine: no client can connect "+
+				"to that; name one that clients use with --advertise HOST[:PORT]", configured)
+		}
 	} else if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		return "", 0, fmt.Errorf("listening on every address (%s) does not say which one clients are to use: "+
 			"name it with --advertise HOST[:PORT]", listening)

@@ -34,14 +34,7 @@ func (d *doctor) checkConfig(ctx context.Context) {
 		return
 	}
 	d.ok("config", "%s is right: %s", d.configFile, plural(len(s.broker.Settings), "setting"))
-	listen, advertise := s.broker.Listen, s.broker.Advertise
-	if _, ok := s.broker.Settings["listeners"]; ok {
-		listen = hostPort(broker.Listeners[0].Host, broker.Listeners[0].Port)
-	}
-	if len(broker.AdvertisedListeners) > 0 {
-		l := broker.AdvertisedListeners[0]
-		advertise = hostPort(l.Host, l.Port)
-	}
+	listen, advertise := s.addresses(broker)
 	d.checkListen("listen", listen)
 	if s.broker.HTTPListen != "" {
 		d.checkListen("http-listen", s.broker.HTTPListen)
@@ -102,7 +95,7 @@ func (d *doctor) checkAdvertise(ctx context.Context, listen, advertise string) {
 	}
 	ip := net.ParseIP(host)
 	switch {
-	case host == "" || ip != nil && ip.IsUnspecified():
+	case isEverywhere(host):
 		d.say(statusProblem, "advertised", told+" is no address that a client can go to",
 			"Say which one clients use: --advertise HOST[:PORT]")
 	case isLoopback(host):

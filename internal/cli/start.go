@@ -83,6 +83,7 @@ func (s *startFlags) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.sets, "set", nil, "a Kafka broker setting, `KEY=VALUE`; may be repeated")
 	f.StringVar(&s.logFormat, "log-format", "text", "`text` or json")
 	f.StringVar(&s.logLevel, "log-level", "info", "`debug`, info, warn or error")
+	refuseTwice(f)
 	markEnv(f)
 }
 
@@ -108,7 +109,11 @@ func (s *start) run(cmd *cobra.Command) error {
 	if err := s.resolve(s.app, cmd); err != nil {
 		return err
 	}
-	if _, err := s.check(); err != nil {
+	settings, err := s.check()
+	if err != nil {
+		return err
+	}
+	if err := s.checkAddresses(settings); err != nil {
 		return err
 	}
 	logger, err := s.logger()

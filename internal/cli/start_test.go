@@ -160,6 +160,16 @@ func TestStartRefuses(t *testing.T) {
 		{[]string{"--log-level", "loud"}, "debug, info, warn or error"},
 		{[]string{"--log-format", "xml"}, "text or json"},
 		{[]string{"now"}, "only flags"},
+		{[]string{"-l", ""}, "--listen is empty"},
+		{[]string{"--listen", "9092"}, "--listen 9092: want HOST:PORT"},
+		{[]string{"-l", "0.0.0.0:9092"}, "--advertise HOST[:PORT]"},
+		{[]string{"-l", ":9092"}, "--advertise HOST[:PORT]"},
+		{[]string{"--advertise", "0.0.0.0:1"}, "--advertise 0.0.0.0:1 is every address of a machine"},
+		{[]string{"--advertise", "::"}, "no client can connect to that"},
+		{[]string{"--set", "advertised.listeners=PLAINTEXT://0.0.0.0:1"}, "advertise a host that they can reach"},
+		{[]string{"-l", "127.0.0.1:1", "-l", "127.0.0.1:2"}, "it was given twice"},
+		{[]string{"-l", "127.0.0.1:1", "--listen", "127.0.0.1:1"}, "it was given twice"},
+		{[]string{"--node-id", "1", "--node-id", "2"}, "it was given twice"},
 	} {
 		s := startWith(t, nil, newFakeBroker(), c.args...)
 		if s.code != 2 || s.ran || !strings.Contains(s.stderr.String(), c.want) {
