@@ -62,7 +62,9 @@ type fetchSession struct {
 	order []*fetchedPartition // Those answered with records move to the end.
 	index map[partitionKey]*fetchedPartition
 
-	lastUsed time.Time // Guarded by the cache's lock.
+	// Guarded by the cache's lock.
+	lastUsed time.Time
+	counted  int // Of the cache's partitions.
 }
 
 // sessionCache bounds the sessions of a broker. When it is full, the one unused
@@ -76,7 +78,13 @@ type sessionCache struct {
 
 	mu       sync.Mutex
 	sessions map[int32]*fetchSession
+	// partitions are those of all sessions. Invariant: the sum of their counted,
+	// at most maxSessionPartitions.
+	partitions int
 }
+
+// maxSessionPartitions bounds what sessions remember, some 200 bytes each.
+const maxSessionPartitions = 256 << 10
 
 func newSessionCache(now func() time.Time, maxSessions func() int) *sessionCache {
 	return &sessionCache{
@@ -124,6 +132,13 @@ func (c *sessionCache) begin(r *fetchReply, req *kmsg.FetchRequest) ([]*fetchedP
 	}
 	s.epoch = nextSessionEpoch(s.epoch)
 	s.update(req)
+	if !c.count(s) {
+		// There is no room for what it follows now: the reader starts over, and
+		// gets a session if there is room for that.
+		c.remove(s.id)
+		s.inUse.Unlock()
+		return nil, kafka.ErrFetchSessionIDNotFound
+	}
 	r.session, r.sessionID = s, s.id
 	return s.order, kafka.ErrNone
 }
@@ -148,13 +163,17 @@ func (c *sessionCache) create(r *fetchReply, wanted []*fetchedPartition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.lastUsed = c.now()
-	if len(c.sessions) >= c.max() && !c.evictLocked() {
-		return
+	for len(c.sessions) >= c.max() || c.partitions+len(wanted) > maxSessionPartitions {
+		if !c.evictLocked() {
+			return
+		}
 	}
 	for s.id == 0 || c.sessions[s.id] != nil {
 		s.id = c.newID()
 	}
 	c.sessions[s.id] = s
+	s.counted = len(wanted)
+	c.partitions += s.counted
 	r.session, r.sessionID = s, s.id
 }
 
@@ -169,14 +188,34 @@ func (c *sessionCache) evictLocked() bool {
 	if oldest == nil || c.now().Sub(oldest.lastUsed) < c.evictAfter {
 		return false
 	}
-	delete(c.sessions, oldest.id)
+	c.removeLocked(oldest.id)
 	return true
+}
+
+// count notes how many partitions a session follows now, and reports whether
+// there is room for them.
+func (c *sessionCache) count(s *fetchSession) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sessions[s.id] != s {
+		return true // It was evicted meanwhile and lives for this request only.
+	}
+	c.partitions += len(s.order) - s.counted
+	s.counted = len(s.order)
+	return c.partitions <= maxSessionPartitions
 }
 
 func (c *sessionCache) remove(id int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.sessions, id)
+	c.removeLocked(id)
+}
+
+func (c *sessionCache) removeLocked(id int32) {
+	if s := c.sessions[id]; s != nil {
+		c.partitions -= s.counted
+		delete(c.sessions, id)
+	}
 }
 
 // wantedOf lists what a full request names.

@@ -283,3 +283,41 @@ func TestFetchSessionInUse(t *testing.T) {
 		expect(t, "free", other.poll(nil), "a-0 v")
 	})
 }
+
+// TestSessionsAreBoundedByPartitions: readers that follow very many get no
+// session when there are enough, and room comes back with sessions that end.
+func TestSessionsAreBoundedByPartitions(t *testing.T) {
+	w := startWorld(t)
+	topic := w.createTopic("t", 1)
+	open := func() *reader {
+		r := &reader{client: w.connect(), version: 12}
+		req := r.next()
+		req.Topics = fetchOf(12, topic, make([]kafka.Offset, 60_000)...).Topics
+		r.session = r.fetched(req).SessionID
+		return r
+	}
+	var first *reader
+	for i := range 5 {
+		r := open()
+		if i == 0 {
+			first = r
+		}
+		if got := r.session != 0; got != (i < 4) {
+			t.Errorf("reader %d of 60,000 partitions: a session is %v", i, got)
+		}
+	}
+	end := first.next()
+	end.SessionEpoch = -1
+	first.fetched(end)
+	if open().session == 0 {
+		t.Error("no room after a session ended")
+	}
+	// One that grows beyond the room has to start over.
+	small, _ := w.begin(12, topic)
+	grown := small.poll(func(req *kmsg.FetchRequest) {
+		req.Topics = fetchOf(12, topic, make([]kafka.Offset, 60_000)...).Topics
+	})
+	if !strings.Contains(grown, "FETCH_SESSION_ID_NOT_FOUND") {
+		t.Errorf("a session that grows beyond the room: %.200s", grown)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -264,26 +265,26 @@ func (s *Services) limitCommit(r *groupReply, req kmsg.Request, bodyBytes int64)
 // fetchOnce drops what an OffsetFetch asks for again: each offset may come with
 // kilobytes of metadata.
 func fetchOnce(req *kmsg.OffsetFetchRequest) {
-	same := func(i *int32) int32 { return *i }
-	for i := range req.Topics {
-		req.Topics[i].Partitions = eachOnce(req.Topics[i].Partitions, same)
-	}
-	req.Topics = eachOnce(req.Topics, func(t *kmsg.OffsetFetchRequestTopic) string { return t.Topic })
-	for i := range req.Groups {
-		topics := req.Groups[i].Topics
-		for j := range topics {
-			topics[j].Partitions = eachOnce(topics[j].Partitions, same)
-		}
-		req.Groups[i].Topics = eachOnce(topics, func(t *kmsg.OffsetFetchRequestGroupTopic) fetchedTopic {
-			return fetchedTopic{t.Topic, t.TopicID}
+	seen := map[partitionKey]bool{}
+	once := func(partitions []int32, topic string, id kafka.TopicID) []int32 {
+		return slices.DeleteFunc(partitions, func(i int32) bool {
+			key := partitionKey{topic, id, i}
+			again := seen[key]
+			seen[key] = true
+			return again
 		})
 	}
-}
-
-// fetchedTopic is how an OffsetFetch names a topic.
-type fetchedTopic struct {
-	name string
-	id   [16]byte
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		t.Partitions = once(t.Partitions, t.Topic, kafka.TopicID{})
+	}
+	for i := range req.Groups {
+		clear(seen)
+		for j := range req.Groups[i].Topics {
+			t := &req.Groups[i].Topics[j]
+			t.Partitions = once(t.Partitions, t.Topic, t.TopicID)
+		}
+	}
 }
 
 // fetchSeveral answers an OffsetFetch about any number of groups.
