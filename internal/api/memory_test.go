@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
+	"github.com/strandline/strandline/internal/vfs/memfs"
 )
 
 // swell calls fn with requests of one kind that have one array of n elements,
@@ -345,5 +349,39 @@ func TestNamedAgain(t *testing.T) {
 	answer := c.ask(configs).(*kmsg.DescribeConfigsResponse)
 	if len(answer.Resources) != 1 || len(answer.Resources[0].Configs) != 2 {
 		t.Errorf("the configs of a resource that was named again: %+v", answer)
+	}
+}
+
+// TestWaitingAnswersAreCharged: what answers hold while they wait for records, or
+// for the disk, is counted, and is given back.
+func TestWaitingAnswersAreCharged(t *testing.T) {
+	disk := newSlowDisk()
+	w := newWorld(t)
+	w.files = errorfs.Wrap(memfs.New(), disk.inject)
+	w.start()
+	topic := w.createTopic("t", 500)
+	close(disk.on)
+	held := func() int64 { return w.server.Stats().AnswerBytes }
+	before := held()
+	fetch := fetchOf(12, topic, make([]kafka.Offset, 500)...)
+	fetch.MinBytes, fetch.MaxWaitMillis = 1, 60_000
+	produce := produceOf(9, "t", 0, nil)
+	produce.Topics[0].Partitions = nil
+	for i := range int32(500) {
+		produce.Topics[0].Partitions = append(produce.Topics[0].Partitions,
+			kmsg.ProduceRequestTopicPartition{Partition: i, Records: batchOf("v")})
+	}
+	parked, waiting := w.connect(), w.connect()
+	parked.send(fetch)
+	id := waiting.send(produce)
+	for held() < before+500*200 { // Ends with the test's own limit of time, if never.
+		w.settle()
+	}
+	close(disk.gate)
+	waiting.receive(id)
+	w.must(parked.conn.Close())
+	w.must(waiting.conn.Close())
+	for held() > before {
+		w.settle()
 	}
 }

@@ -14,6 +14,10 @@
 // Request.Wake or a deadline. One of them at a time holds the flusher's role
 // (flush.go), so a Response is never used by two goroutines at once.
 //
+// Memory is bounded by two budgets, of requests (block.go) and of answers
+// (unsent.go), which addresses share (budget.go). While one is used up, those who
+// hold much of it and hardly move are closed (pressure.go).
+//
 // It may assume a Linux kernel. It knows no message and no handler: the table of
 // APIs is given to it. It decodes nothing but request headers. What a handler
 // decodes, it decodes inside Decode, the only place where a panic is recovered:
