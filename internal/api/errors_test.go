@@ -43,6 +43,7 @@ func errorCodes() map[string]struct {
 		"partition.UnknownEpochError":           {&partition.UnknownEpochError{}, kafka.ErrUnknownLeaderEpoch},
 		"partition.NotEnoughReplicasError":      {&partition.NotEnoughReplicasError{}, kafka.ErrNotEnoughReplicas},
 		"commitlog.ErrOffline":                  {commitlog.ErrOffline, kafka.ErrKafkaStorageError},
+		"commitlog.ErrFrozen":                   {fmt.Errorf("no appends: %w: %w", commitlog.ErrFrozen, &commitlog.CorruptionError{}), kafka.ErrKafkaStorageError},
 		"commitlog.ErrDeleted":                  {commitlog.ErrDeleted, kafka.ErrUnknownTopicOrPartition},
 		"commitlog.ErrTruncating":               {commitlog.ErrTruncating, kafka.ErrNotLeaderOrFollower},
 		"commitlog.ErrBusy":                     {commitlog.ErrBusy, kafka.ErrKafkaStorageError},
@@ -74,6 +75,7 @@ func errorCodes() map[string]struct {
 // neverSeen lists errors that cannot reach a client, with the reason.
 func neverSeen() map[string]string {
 	return map[string]string{
+		"commitlog.BrokenError":    "it ends the broker",
 		"journal.ErrClosed":        "a log wraps it in commitlog.ErrOffline",
 		"journal.CorruptionError":  "found by a start only",
 		"journal.VersionError":     "found by a start only",
