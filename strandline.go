@@ -124,6 +124,9 @@ func (s *Server) ListenAddr() string { return s.broker.ListenAddr() }
 // HTTPAddr returns the host:port of the HTTP listener, or "".
 func (s *Server) HTTPAddr() string { return s.broker.HTTPAddr() }
 
+// DebugAddr returns the host:port of the pprof listener, or "".
+func (s *Server) DebugAddr() string { return s.broker.DebugAddr() }
+
 // Wait returns when the broker has ended: nil after Close or the end of its
 // context, else why it ended.
 func (s *Server) Wait() error {

@@ -207,6 +207,7 @@ func (r *fetchReply) Encode(w *wire.Writer) error {
 	if r.session != nil {
 		r.session.answered(r)
 	}
+	r.handler.s.errors.note(r.wire.Key, r.code)
 	e := encoder{flexible: r.version >= 12}
 	w.Append(func(dst []byte) []byte {
 		e.dst = dst
@@ -308,7 +309,13 @@ func (r *fetchReply) encodePartition(w *wire.Writer, e *encoder, en *fetchEntry,
 		e.bytesLen(en.size)
 		return e.dst
 	})
+	if en.code != kafka.ErrNone {
+		r.handler.s.errors.note(r.wire.Key, en.code)
+	}
 	if en.size > 0 {
+		if !w.Discards() {
+			en.part.NoteSent(en.size, en.want.fetchOffset, res.Chunk.NextOffset())
+		}
 		w.Chunk(res.Chunk)
 		res.Chunk = commitlog.Chunk{} // The writer's now.
 	}

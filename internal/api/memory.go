@@ -48,7 +48,8 @@ type memory struct {
 	bytes   int64
 	left    *semaphore.Weighted
 	layouts map[int16][]field
-	replies sync.Pool // of *reply: their buffers are worth keeping.
+	errors  *errorCounts // Of the answers that are encoded.
+	replies sync.Pool    // of *reply: their buffers are worth keeping.
 }
 
 func newMemory(bytes int64) *memory {

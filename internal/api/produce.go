@@ -281,6 +281,7 @@ func (r *produceReply) appendTo(dst []byte) []byte {
 func (r *produceReply) appendResult(e *encoder, p *produced) {
 	info := p.info
 	if p.code != kafka.ErrNone {
+		r.handler.s.errors.note(r.wire.Key, p.code)
 		info = commitlog.AppendInfo{BaseOffset: kafka.NoOffset, LogAppendTimeMs: -1, LogStartOffset: info.LogStartOffset}
 	}
 	e.int32(p.index)

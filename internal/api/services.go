@@ -43,6 +43,8 @@ type Services struct {
 	// they were told; nil for nobody.
 	Reach Reach
 
+	errors errorCounts
+
 	versions []kmsg.ApiVersionsResponseApiKey
 	views    viewCache
 	memory   *memory

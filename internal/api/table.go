@@ -63,9 +63,11 @@ func (s *Services) rows(m *memory) []entry {
 // Table returns what answers each request, by its key.
 func (s *Services) Table() map[int16]wire.API {
 	s.memory = newMemory(s.Broker().QueuedMaxRequestBytes)
+	s.memory.errors = &s.errors
 	rows := s.rows(s.memory)
 	apis := make(map[int16]wire.API, len(rows))
 	for _, row := range rows {
+		s.errors.add(row.key)
 		apis[row.key.Int16()] = wire.API{
 			Name: row.key.Name(), Key: row.key.Int16(), Min: row.min, Max: row.max,
 			FlexibleFrom: flexibleFrom(row.key), Handle: s.noticed(row),

@@ -46,6 +46,7 @@ func (m *memory) encode(w *wire.Request, resp kmsg.Response) *reply {
 	if r == nil {
 		r = &reply{memory: m}
 	}
+	m.errors.noteAll(w.Key, resp)
 	r.body = resp.AppendTo(r.body[:0])
 	w.Charge(int64(cap(r.body)))
 	return r

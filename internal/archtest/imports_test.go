@@ -29,7 +29,10 @@ func mayImport() map[string][]string {
 			"vfs", "vfs/osfs"),
 		"internal/broker": {everything},
 
-		"internal/wire":  in("kafka", "netx", "vfs"),
+		"internal/metrics": in("api", "cleaner", "commitlog", "config", "group", "journal", "kafka", "metadata",
+			"partition", "quorum", "tally", "wire"),
+		"internal/wire":  in("kafka", "netx", "tally", "vfs"),
+		"internal/tally": nil,
 		"internal/netx":  nil,
 		"internal/reach": nil,
 		"internal/api": in("auth", "commitlog", "config", "controller", "controlplane", "coordinator",
@@ -56,7 +59,7 @@ func mayImport() map[string][]string {
 		"internal/cleaner":   in("commitlog", "kafka", "record"),
 		"internal/tier":      in("commitlog", "kafka", "record"),
 		"internal/commitlog": in("journal", "kafka", "producerstate", "record", "vfs"),
-		"internal/journal":   in("kafka", "vfs"),
+		"internal/journal":   in("kafka", "tally", "vfs"),
 
 		"internal/config":        in("kafka"),
 		"internal/isr":           in("kafka"),

@@ -34,6 +34,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -79,6 +80,8 @@ type Broker struct {
 	listener net.Listener
 	http     *sideDoor
 	debug    *sideDoor
+	metrics  http.Handler
+	counts   counts
 	address  string // As advertised.
 	wire     *wire.Server
 	reach    *doorbell
@@ -104,7 +107,7 @@ func New(ctx context.Context, c Config) (*Broker, error) {
 	b := &Broker{config: c, log: c.Logger, now: time.Now, ready: make(chan struct{})}
 	for _, open := range []func() error{
 		b.openControl, b.openDisk, b.openQuorum,
-		func() error { return b.openListeners(ctx) }, b.openParts, b.openWire,
+		func() error { return b.openListeners(ctx) }, b.openParts, b.openWire, b.openMetrics,
 	} {
 		if err := open(); err != nil {
 			return nil, errors.Join(err, b.close(false))
@@ -129,7 +132,7 @@ func (b *Broker) openDisk() (err error) {
 		Fresh: commitlog.Meta{
 			ClusterID: newID().String(), NodeID: kafka.BrokerID(b.config.NodeID), DirectoryID: newID().String(),
 		},
-		Events: storageEvents{commitlog.LogEvents{Logger: b.log}, b}, CheckpointInterval: s.LogCheckpointInterval,
+		Events: b.counts.events.Storage(storageEvents{commitlog.LogEvents{Logger: b.log}, b}), CheckpointInterval: s.LogCheckpointInterval,
 		RecoveryThreads: int(s.RecoveryThreads), Journal: commitlog.JournalOptions{Logger: b.log},
 	})
 	return err
@@ -177,7 +180,7 @@ func (b *Broker) openParts() error {
 	s := b.settings()
 	b.cleaner = cleaner.New(cleaner.Options{
 		Targets: b.compacted, Threads: int(s.CleanerThreads), Backoff: s.CleanerBackoff,
-		DedupeBytes: s.CleanerDedupeBufferSize, Events: cleaner.LogEvents{Logger: b.log},
+		DedupeBytes: s.CleanerDedupeBufferSize, Events: b.counts.events.Cleaner(cleaner.LogEvents{Logger: b.log}),
 	})
 	b.reach = newDoorbell(b.now, b.log)
 	b.api = &api.Services{

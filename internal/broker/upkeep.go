@@ -51,6 +51,7 @@ func (b *Broker) compacted() []cleaner.Target {
 // groups, and what topics' defaults mean.
 func (b *Broker) follow(_, image *metadata.Image, d metadata.Delta) {
 	b.applier.Apply(d)
+	b.counts.events.Follow(b.api.NodeID, d)
 	for _, c := range d.Topics {
 		if c.New == nil {
 			b.api.Forget(c.Old.ID)

@@ -58,6 +58,9 @@ type Broker struct {
 	CleanerBackoff            time.Duration // log.cleaner.backoff.ms.
 	CleanerDedupeBufferSize   int64         // log.cleaner.dedupe.buffer.size.
 
+	// Observation.
+	MetricsPartitionSeriesMax int32 // metrics.partition.series.max.
+
 	// Replication and metadata.
 	ReplicaLagTimeMax          time.Duration // replica.lag.time.max.ms.
 	MetadataSnapshotAfterBytes int64         // metadata.log.max.record.bytes.between.snapshots.

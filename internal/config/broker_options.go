@@ -276,6 +276,13 @@ func storageOptions() []Option {
 			Doc:    "The most memory that compaction takes for the keys of one round.",
 		},
 		{
+			Name: "metrics.partition.series.max", Type: Int, Default: "20000", Check: atLeast(0),
+			Update: ClusterWide,
+			broker: func(b *Broker) any { return &b.MetricsPartitionSeriesMax },
+			Doc: "Up to how many partitions on a broker, and offsets of groups, /metrics shows one " +
+				"by one; beyond, only sums by topic. Kafka has no such option.",
+		},
+		{
 			Name: "replica.lag.time.max.ms", Type: Long, Default: "30000", Check: atLeast(1),
 			broker: func(b *Broker) any { return &b.ReplicaLagTimeMax },
 			Doc:    "After how long a follower that has not caught up leaves the in-sync replicas.",

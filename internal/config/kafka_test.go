@@ -47,6 +47,7 @@ func TestOptionsAreKafkas(t *testing.T) {
 	}
 	ours := map[string]bool{"max.partitions.per.broker": true, "queued.max.response.bytes": true}
 	kafka := readKafkaOptions(t)
+	ours["metrics.partition.series.max"] = true
 	for scope, theirs := range kafka {
 		for o := range config.Options(scope) {
 			k, ok := theirs[o.Name]

@@ -136,6 +136,7 @@ func (j *Journal) commit(r *round) error {
 	}
 	j.noteSynced(r)
 	took := time.Since(began)
+	j.counters.note(r, took)
 	j.counters.rounds.Add(1)
 	j.counters.lastSync.Store(int64(took))
 	j.counters.syncs.add(took)

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/strandline/strandline/internal/tally"
 )
 
 // Stats are counts since Open.
@@ -26,6 +28,18 @@ type counters struct {
 	fileSyncs, recycleSyncs, recycled   atomic.Uint64
 	lastSync                            atomic.Int64
 	syncs                               histogram
+	syncTimes                           tally.Durations
+	roundBytes                          tally.Sizes
+}
+
+// note counts a round that was made durable.
+func (c *counters) note(r *round, took time.Duration) {
+	var bytes int64
+	for i := range r.items {
+		bytes += int64(r.items[i].bytes)
+	}
+	c.syncTimes.Add(took)
+	c.roundBytes.Add(bytes)
 }
 
 // histogram counts durations in buckets of a quarter of a power of two, in
@@ -85,3 +99,9 @@ func (j *Journal) Stats() Stats {
 		SyncP99:       c.syncs.percentile(99),
 	}
 }
+
+// SyncTimes returns how long making rounds durable took.
+func (j *Journal) SyncTimes() tally.Histogram { return j.counters.syncTimes.Read() }
+
+// RoundBytes returns how many bytes of batches rounds made durable.
+func (j *Journal) RoundBytes() tally.Histogram { return j.counters.roundBytes.Read() }

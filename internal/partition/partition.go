@@ -107,6 +107,7 @@ type Partition struct {
 	highWatermark atomic.Int64
 
 	waiters waiters
+	traffic traffic
 }
 
 // progress is the leader's view of the replicas, behind a lock of its own
@@ -274,6 +275,7 @@ func (p *Partition) Append(bs []record.Batch, acks Acks, now time.Time) (commitl
 	if err != nil {
 		return info, err
 	}
+	p.traffic.noteAppended(bs, info)
 	if end := p.log.ReportedEnd(); end > p.HighWatermark() {
 		p.durable(end) // The topic gave the sync up, or it is done already.
 	}

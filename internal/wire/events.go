@@ -18,7 +18,7 @@ type Events struct {
 	ConnRefused func(listener string, remote net.Addr, reason CloseReason)
 	// RequestDone is called when a request was answered: its response was
 	// encoded, or none was due. stats is valid during the call. Setting it costs
-	// two readings of the clock a request.
+	// two more readings of the clock a request; Server.Times costs none.
 	RequestDone func(stats *RequestStats)
 }
 

@@ -235,6 +235,7 @@ func (f *flusher) pop(req *Request) {
 // finished ends a request's life.
 func (f *flusher) finished(req *Request, responseBytes int64, dropped bool) {
 	req.Release()
+	f.conn.server.noteAnswered(req)
 	if done := f.conn.server.options.Events.RequestDone; done != nil {
 		done(&RequestStats{
 			Conn: f.conn, Key: req.Key, Version: req.Version,

@@ -401,6 +401,7 @@ func (r *reader) handle(ctx context.Context, frame []byte) error {
 	req.flexible, req.longPoll = flexible && h.key != apiVersionsKey, api.LongPoll
 	r.block.retain()
 	r.conn.activity.requests.Add(1)
+	r.conn.server.noteQueued(req)
 	if !api.Quick {
 		r.flush()
 	}
@@ -433,6 +434,7 @@ func (r *reader) answer(ctx context.Context, api API, req *Request) (full bool, 
 	if c, ok := resp.(closeResponse); ok {
 		r.conn.out.uncharge(req)
 		req.Release()
+		r.conn.server.noteAnswered(req)
 		r.flush()
 		return false, &closeError{ClosedRequest, errors.New(c.reason)}
 	}

@@ -30,6 +30,9 @@ type Server struct {
 	// handshakes has a slot for each TLS handshake that may run at once.
 	handshakes chan struct{}
 
+	// times is indexed by the key of a request.
+	times [maxTimedKey + 1]Times
+
 	mu       sync.Mutex
 	conns    map[*Conn]struct{}
 	clients  map[netip.Addr]*client
@@ -51,8 +54,13 @@ type client struct {
 
 // Stats are sums since the server was made.
 type Stats struct {
-	// Connections are open now.
-	Connections int
+	// Connections are open now, and ConnectionsLimit is the most that may be.
+	Connections, ConnectionsLimit int
+	// Closed counts connections that are gone, by reason.
+	Closed [closeReasonCount]uint64
+	// QueuedBytesLimit is the most that QueuedBytes may be, and QueuedWaiters are
+	// the connections that wait for some of it.
+	QueuedBytesLimit, QueuedWaiters int64
 	// Accepted and Refused count connections.
 	Accepted, Refused uint64
 	// BytesIn and BytesOut count what went over the sockets.
@@ -266,6 +274,7 @@ func (s *Server) connClosed(c *Conn, reason CloseReason, err error) {
 		delete(s.clients, ip)
 	}
 	s.finished.add(&c.activity)
+	s.finished.Closed[reason]++
 	s.mu.Unlock()
 	s.served.Done()
 }
@@ -281,6 +290,8 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.finished
+	st.ConnectionsLimit = s.limits.Load().MaxConnections
+	st.QueuedBytesLimit, st.QueuedWaiters = s.blocks.budget.limit.Load(), s.blocks.budget.waiting.Load()
 	for c := range s.conns {
 		st.add(&c.activity)
 	}

@@ -1,0 +1,99 @@
+package metrics
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/strandline/strandline/internal/tally"
+)
+
+// HTTP counts requests over HTTP. The zero value is ready for use.
+type HTTP struct {
+	routes   sync.Map // Of route to *tally.Durations.
+	statuses sync.Map // Of routeStatus to *atomic.Uint64.
+}
+
+// routeStatus is a route and how it was answered.
+type routeStatus struct {
+	route  string
+	status int
+}
+
+// noRoute stands for requests that no route takes: what strangers ask for must
+// not become labels.
+const noRoute = "none"
+
+// Wrap counts what next answers. The route is the pattern that an
+// http.ServeMux below found.
+func (h *HTTP) Wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		s := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		defer func() { h.note(r.Pattern, s.status, time.Since(began)) }() // Also if the handler panics.
+		next.ServeHTTP(s, r)
+	})
+}
+
+func (h *HTTP) note(route string, status int, took time.Duration) {
+	if route == "" || route == "/" {
+		route = noRoute
+	}
+	d, ok := h.routes.Load(route)
+	if !ok {
+		d, _ = h.routes.LoadOrStore(route, &tally.Durations{})
+	}
+	d.(*tally.Durations).Add(took)
+	key := routeStatus{route, status}
+	n, ok := h.statuses.Load(key)
+	if !ok {
+		n, _ = h.statuses.LoadOrStore(key, &atomic.Uint64{})
+	}
+	n.(*atomic.Uint64).Add(1)
+}
+
+func (h *HTTP) collect(to *scrape) {
+	h.statuses.Range(func(key, n any) bool {
+		k := key.(routeStatus)
+		to.counter("strandline_http_requests_total", float64(n.(*atomic.Uint64).Load()),
+			"route", k.route, "status", strconv.Itoa(k.status))
+		return true
+	})
+	h.routes.Range(func(route, d any) bool {
+		to.histogram("strandline_http_request_duration_seconds", d.(*tally.Durations).Read(), route.(string))
+		return true
+	})
+}
+
+// statusWriter notes the status of an answer. What else a ResponseWriter can do
+// is reached through Unwrap.
+type statusWriter struct {
+	http.ResponseWriter
+	status  int
+	written bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	if !w.written && status >= http.StatusOK {
+		w.status, w.written = status, true
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *statusWriter) Write(b []byte) (int, error) {
+	w.written = true
+	return w.ResponseWriter.Write(b)
+}
+
+// Flush implements http.Flusher for streams.
+func (w *statusWriter) Flush() {
+	w.written = true
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // A writer that cannot flush holds nothing back.
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
