@@ -3,11 +3,13 @@ package cli
 import "iter"
 
 // nearest returns the candidate that word is most likely a misspelling of, or
-// "" if none is close.
+// "" if none is close. Among candidates as close as another the longer one is
+// meant: letters are left out more often than made up.
 func nearest(word string, candidates iter.Seq[string]) string {
 	best, bestDistance := "", max(2, len(word)/3)+1
 	for c := range candidates {
-		if d := editDistance(word, c); d < bestDistance {
+		d := editDistance(word, c)
+		if d < bestDistance || d == bestDistance && best != "" && len(c) > len(best) {
 			best, bestDistance = c, d
 		}
 	}

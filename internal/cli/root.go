@@ -33,8 +33,8 @@ func newRoot(a *app) *cobra.Command {
 	a.addGlobalFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagFailure)
 	root.AddCommand(
-		newStart(a), newTopic(a), newProduce(a), newConsume(a), newGroup(a), newCluster(a),
-		newDoctor(a), newLog(a), newBench(a), newVersion(a),
+		newStart(a), newReady(a), newTopic(a), newProduce(a), newConsume(a), newGroup(a), newCluster(a),
+		newDoctor(a), newTop(a), newLog(a), newBench(a), newVersion(a),
 	)
 	root.InitDefaultCompletionCmd(a.env.Args...)
 	root.SetHelpCommand(newHelp(root))

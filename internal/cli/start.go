@@ -129,7 +129,11 @@ func (s *start) run(cmd *cobra.Command) error {
 		return s.startFailure(cmd.Context(), err)
 	}
 	s.banner(b, time.Since(began))
-	stop := context.AfterFunc(cmd.Context(), func() { _ = b.Close() }) // Wait returns the error.
+	s.notify("READY=1")
+	stop := context.AfterFunc(cmd.Context(), func() {
+		s.notify("STOPPING=1")
+		_ = b.Close() // Wait returns the error.
+	})
 	defer stop()
 	if err := b.Wait(); err != nil {
 		return newFailure(exitFailed, "the broker stopped: %w", err)

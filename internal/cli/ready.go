@@ -1,0 +1,82 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// httpAddresses returns where the HTTP listeners of brokers are: as given, or on
+// the default port beside brokers on the default port.
+func (a *app) httpAddresses(given []string) ([]string, error) {
+	var addresses []string
+	for _, g := range given {
+		addresses = append(addresses, strings.TrimSuffix(strings.TrimPrefix(g, "http://"), "/"))
+	}
+	if len(addresses) > 0 {
+		return addresses, nil
+	}
+	for _, b := range a.flags.brokers {
+		host, port, err := net.SplitHostPort(b)
+		if err != nil || port != defaultPort {
+			return nil, usagef("where is the HTTP listener of the broker at %s?", b).
+				hint("Say it with --http HOST:PORT: what strandline start was given as --http-listen.")
+		}
+		addresses = append(addresses, net.JoinHostPort(host, defaultHTTPPort))
+	}
+	return addresses, nil
+}
+
+func newReady(a *app) *cobra.Command {
+	var given []string
+	cmd := &cobra.Command{
+		Use:   "ready",
+		Short: "Exit with 0 if a broker serves, for health checks",
+		Long: "Ask a broker's HTTP listener whether it serves clients (/readyz). The exit code is 0 if\n" +
+			"it does, 1 if it says no and 3 if nothing answers. It prints nothing if all is well, so\n" +
+			"it fits a container's health check, where there is no shell and no curl.",
+		Args: wantArgs(0, 0, "no arguments, only flags"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			addresses, err := a.httpAddresses(given)
+			if err != nil {
+				return err
+			}
+			for _, address := range addresses {
+				if err := a.askReady(cmd.Context(), address); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringSliceVar(&given, "http", nil,
+		"`addresses` of HTTP listeners of brokers (default port 8080 beside port 9092 of --brokers)")
+	return cmd
+}
+
+func (a *app) askReady(ctx context.Context, address string) error {
+	limited, cancel := context.WithTimeout(ctx, min(a.flags.timeout, probeTimeout))
+	defer cancel()
+	req, err := http.NewRequestWithContext(limited, http.MethodGet, "http://"+address+"/readyz", nil)
+	if err != nil {
+		return usagef("--http %s: %w", address, err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return newFailure(exitUnreachable, "no answer over HTTP from %s: %w", address, unwrapURL(err))
+	}
+	defer func() { _ = resp.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1024))
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return failf("%s says: %s", address, strings.TrimSpace(fmt.Sprintf("%s %s", resp.Status, text)))
+	}
+	return nil
+}
