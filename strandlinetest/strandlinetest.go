@@ -29,6 +29,11 @@ func OnDisk(dir string) Option {
 	return func(c *strandline.Config) { c.DataDir = dir }
 }
 
+// WithHTTP serves HTTP as well, on a free loopback port: see Server.HTTPAddr.
+func WithHTTP() Option {
+	return func(c *strandline.Config) { c.HTTPListen = "127.0.0.1:0" }
+}
+
 // Start runs a broker in memory on a free loopback port until the test ends. If
 // the test fails, the broker's log is printed. Groups form at once
 // (group.initial.rebalance.delay.ms=0).

@@ -101,8 +101,8 @@ func (s *Services) metadata(ctx context.Context, w *wire.Request, req *kmsg.Meta
 		for _, t := range eachOnce(req.Topics, topicAsked) {
 			resp.Topics = append(resp.Topics, s.metadataTopic(image, t, req))
 			last := &resp.Topics[len(resp.Topics)-1]
-			if code, ok := refused[text(last.Topic)]; ok && last.ErrorCode != 0 {
-				last.ErrorCode = int16(code)
+			if why, ok := refused[text(last.Topic)]; ok && last.ErrorCode != 0 {
+				last.ErrorCode = int16(why.Code)
 			}
 		}
 	}
@@ -270,7 +270,7 @@ func (s *Services) coordinatorOf(ctx context.Context, kind int8, key string) kms
 	case key == "":
 		return refuse(kafka.ErrInvalidGroupID, "the group id is empty: name the group")
 	}
-	leader, err := s.Groups.Coordinator(ctx, key)
+	leader, err := s.Groups.BrokerOf(ctx, key)
 	if err != nil {
 		code := codeOf(err)
 		if code.Retriable() {

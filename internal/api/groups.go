@@ -8,7 +8,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -17,77 +16,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/strandline/strandline/internal/coordinator"
+	"github.com/strandline/strandline/internal/coordinator/groups"
 	"github.com/strandline/strandline/internal/coordinator/shard"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/kafka"
-	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/wire"
 )
-
-// Groups is the group coordinator as requests see it.
-type Groups struct {
-	Shards *coordinator.Coordinator[*group.Shard]
-	// EnsureTopic creates __consumer_offsets if it is not there.
-	EnsureTopic func(context.Context) error
-	Image       func() *metadata.Image
-}
-
-// partitionOf returns the partition of __consumer_offsets that a group belongs
-// to, and the broker that leads it.
-func (g *Groups) partitionOf(id string) (int32, kafka.BrokerID, error) {
-	t := g.Image().Topic(metadata.OffsetsTopic)
-	if t == nil {
-		return 0, kafka.NoBroker, &kafka.Error{
-			Code:    kafka.ErrCoordinatorNotAvailable,
-			Message: "topic " + metadata.OffsetsTopic + " is being created: try again",
-		}
-	}
-	p := coordinator.PartitionOf(id, int32(len(t.Partitions)))
-	return p, t.Partitions[p].Leader, nil
-}
-
-// Coordinator returns the broker that coordinates a group.
-func (g *Groups) Coordinator(ctx context.Context, id string) (kafka.BrokerID, error) {
-	if err := g.EnsureTopic(ctx); err != nil {
-		return kafka.NoBroker, fmt.Errorf("create %s: %w", metadata.OffsetsTopic, err)
-	}
-	_, leader, err := g.partitionOf(id)
-	if err == nil && leader == kafka.NoBroker {
-		err = &kafka.Error{Code: kafka.ErrCoordinatorNotAvailable, Message: "the group's partition has no leader: try again"}
-	}
-	return leader, err
-}
-
-// Do runs one step of the machine that a group belongs to.
-func (g *Groups) Do(id string, step func(m *group.Shard, nowMs int64, fx *shard.Effects)) error {
-	p, _, err := g.partitionOf(id)
-	if err != nil {
-		return err
-	}
-	return g.Shards.Do(p, step)
-}
-
-// topicsView lets the group machine resolve topics.
-type topicsView struct{ image *metadata.Image }
-
-// Topic implements group.Topics.
-func (v topicsView) Topic(name string) (kafka.TopicID, int32, bool) {
-	t := v.image.Topic(name)
-	if t == nil {
-		return kafka.TopicID{}, 0, false
-	}
-	return t.ID, int32(len(t.Partitions)), true
-}
-
-// TopicName implements group.Topics.
-func (v topicsView) TopicName(id kafka.TopicID) (string, bool) {
-	t := v.image.TopicByID(id)
-	if t == nil {
-		return "", false
-	}
-	return t.Name, true
-}
 
 // groupReply is an answer that the coordinator gives, now or later. A request
 // about several groups waits for all of them.
@@ -177,30 +111,30 @@ const maxAskedAgain = 4
 
 // ask runs a step per group and returns the reply that collects the answers.
 func (s *Services) ask(
-	w *wire.Request, groups []string, merge func([]kmsg.Response) kmsg.Response,
+	w *wire.Request, ids []string, merge func([]kmsg.Response) kmsg.Response,
 	step func(i int, m *group.Shard, c *group.Context, fx *shard.Effects),
 	refuse func(i int, code kafka.Code, message string) kmsg.Response,
 ) *groupReply {
-	r := &groupReply{wire: w, memory: s.memory, answers: make([]kmsg.Response, len(groups)), merge: merge}
-	r.waiting.Store(int32(len(groups)))
-	if len(groups) == 0 {
+	r := &groupReply{wire: w, memory: s.memory, answers: make([]kmsg.Response, len(ids)), merge: merge}
+	r.waiting.Store(int32(len(ids)))
+	if len(ids) == 0 {
 		r.complete()
 	}
 	asked := map[string]int{}
 	host := clientHost(w.Conn)
-	for i, id := range groups {
+	for i, id := range ids {
 		to := slot{r, i}
 		if asked[id] == maxAskedAgain {
 			to.Complete(refuse(i, kafka.ErrInvalidRequest, "the request names the group again and again: name it once"))
 			continue
 		}
-		if len(groups) > 1 {
+		if len(ids) > 1 {
 			asked[id]++
 		}
 		err := s.Groups.Do(id, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
 			step(i, m, &group.Context{
 				NowMs: nowMs, Caller: to, ClientID: w.ClientID, ClientHost: host,
-				Topics: topicsView{s.image()},
+				Topics: groups.Topics{Image: s.image()},
 			}, fx)
 		})
 		if err != nil {

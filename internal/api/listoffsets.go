@@ -15,6 +15,7 @@ import (
 
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/topics"
 	"github.com/strandline/strandline/internal/wire"
 )
 
@@ -113,11 +114,11 @@ func timestampKnown(timestamp int64, version int16) bool {
 func (s *Services) leading(topic string, i int32, believed kafka.LeaderEpoch) (*partition.Partition, error) {
 	view, code := s.resolve(topic, kafka.TopicID{}, false)
 	if code != kafka.ErrNone {
-		return nil, &kafka.Error{Code: code, Message: unknownTopicMessage(topic, kafka.TopicID{})}
+		return nil, &kafka.Error{Code: code, Message: topics.Unknown(topic, kafka.TopicID{})}
 	}
-	p := view.partition(i)
+	p := view.Partition(i)
 	if p == nil {
-		code, message := view.noPartition(i)
+		code, message := view.NoPartition(i)
 		return nil, &kafka.Error{Code: code, Message: message}
 	}
 	return p, p.Leads(believed)
@@ -176,7 +177,7 @@ func (s *Services) deletePartitionRecords(topic string, i int32, to kafka.Offset
 	if err != nil {
 		return 0, err
 	}
-	if view, _ := s.resolve(topic, kafka.TopicID{}, false); !view.config.CleanupDelete {
+	if view, _ := s.resolve(topic, kafka.TopicID{}, false); !view.Config.CleanupDelete {
 		return 0, &kafka.Error{
 			Code:    kafka.ErrPolicyViolation,
 			Message: "records of a topic that is only compacted cannot be deleted by offset",

@@ -24,10 +24,10 @@ import (
 	"unsafe"
 
 	"github.com/strandline/strandline/internal/commitlog"
-	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/topics"
 	"github.com/strandline/strandline/internal/wire"
 )
 
@@ -137,7 +137,7 @@ func (r *produceReply) appendTopic(t *producedTopic, now time.Time) {
 	topic, code := r.handler.s.resolve(t.name, t.id, r.version >= 13)
 	unknown := ""
 	if code != kafka.ErrNone {
-		unknown = unknownTopicMessage(t.name, t.id)
+		unknown = topics.Unknown(t.name, t.id)
 	}
 	for i := t.first; i < t.end; i++ {
 		out := &r.results[i]
@@ -148,20 +148,18 @@ func (r *produceReply) appendTopic(t *producedTopic, now time.Time) {
 		}
 		out.records = nil
 	}
-	t.name = topic.name
+	t.name = topic.Name
 }
 
-func (r *produceReply) appendPartition(topic *topicView, now time.Time, out *produced) {
-	p := topic.partition(out.index)
-	err := r.parse(out.records, topic.config, now)
+func (r *produceReply) appendPartition(topic *topics.View, now time.Time, out *produced) {
+	p := topic.Partition(out.index)
+	err := r.parse(out.records, topic, now)
 	switch {
 	case p == nil:
-		out.code, out.message = topic.noPartition(out.index)
+		out.code, out.message = topic.NoPartition(out.index)
 		return
-	case topic.internal:
-		out.code = kafka.ErrInvalidTopicException
-		out.message = "topic " + topic.name + " is internal: only the broker writes to it"
-		return
+	case topic.Internal:
+		err = topic.Writable()
 	case err == nil:
 		out.info, err = p.Append(r.batches, r.acks, now)
 	}
@@ -173,7 +171,7 @@ func (r *produceReply) appendPartition(topic *topicView, now time.Time, out *pro
 }
 
 // parse validates the record data of one partition into r.batches.
-func (r *produceReply) parse(data []byte, topic *config.Topic, now time.Time) error {
+func (r *produceReply) parse(data []byte, topic *topics.View, now time.Time) error {
 	r.batches = r.batches[:0]
 	if r.acks < partition.AcksAll || r.acks > partition.AcksLeader {
 		return &kafka.Error{Code: kafka.ErrInvalidRequiredAcks, Message: "acks must be 0, 1 or -1 (all)"}
@@ -181,7 +179,7 @@ func (r *produceReply) parse(data []byte, topic *config.Topic, now time.Time) er
 	if len(data) == 0 {
 		return &kafka.Error{Code: kafka.ErrInvalidRecord, Message: "the request has no record batch for this partition"}
 	}
-	limits := produceLimits(topic, r.version, now)
+	limits := topic.ProduceLimits(codecsOf(r.version), now)
 	for len(data) > 0 {
 		b, rest, err := record.Next(data)
 		if err != nil {

@@ -9,7 +9,7 @@
 // (Produce, Fetch, the group requests); all others are answered at once.
 //
 // Invariants: what the table advertises works in every version it names; only
-// errors.go turns errors into protocol codes; a stranger's bytes never panic.
+// package refusal turns errors into protocol codes; a stranger's bytes never panic.
 //
 // Deliberately absent: state. What lives longer than a request belongs to
 // another room, but for the fetch sessions, which are the protocol's own.
@@ -22,9 +22,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/coordinator/groups"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/topics"
 	"github.com/strandline/strandline/internal/wire"
 )
 
@@ -33,8 +35,9 @@ type Services struct {
 	NodeID     kafka.BrokerID
 	LogDir     string // As shown by DescribeLogDirs.
 	Partitions *partition.Table
+	Topics     *topics.Directory
 	Control    Control
-	Groups     *Groups
+	Groups     *groups.Coordinator
 	Disk       Disk
 	Broker     func() *config.Broker // The broker's settings as they are now.
 	Now        func() time.Time
@@ -46,7 +49,6 @@ type Services struct {
 	errors errorCounts
 
 	versions []kmsg.ApiVersionsResponseApiKey
-	views    viewCache
 	memory   *memory
 }
 

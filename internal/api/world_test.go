@@ -16,12 +16,15 @@ import (
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/controlplane"
 	"github.com/strandline/strandline/internal/coordinator"
+	"github.com/strandline/strandline/internal/coordinator/groups"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/refusal"
+	"github.com/strandline/strandline/internal/topics"
 	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 	"github.com/strandline/strandline/internal/wire"
@@ -44,6 +47,7 @@ type world struct {
 	partitions *partition.Table
 	applier    *partition.Applier
 	groups     *coordinator.Coordinator[*group.Shard]
+	topics     *topics.Directory
 	services   *api.Services
 	table      map[int16]wire.API
 	// closed yields why connections ended.
@@ -177,7 +181,7 @@ func (w *world) open(logger *slog.Logger) {
 	w.must(err)
 	w.partitions = partition.NewTable()
 	w.groups = coordinator.New(coordinator.Options[*group.Shard]{
-		Topic: metadata.OffsetsTopic, CodeOf: api.CodeOf, Now: time.Now, Logger: logger,
+		Topic: metadata.OffsetsTopic, CodeOf: refusal.CodeOf, Now: time.Now, Logger: logger,
 		New: func(int32) *group.Shard {
 			settings := group.DefaultSettings()
 			settings.InitialRebalanceDelay = 0
@@ -188,9 +192,14 @@ func (w *world) open(logger *slog.Logger) {
 		Table: w.partitions, Self: 1, Storage: w.disk, Configure: w.configure, Now: time.Now,
 		Logger: logger, Led: w.led,
 	}
+	w.topics = &topics.Directory{
+		Control: w.plane, Broker: w.plane.BrokerConfig, Partitions: w.partitions,
+		EnsureOffsets: w.ensureOffsetsTopic, Logger: logger,
+	}
 	w.services = &api.Services{
 		NodeID: 1, LogDir: "/data", Partitions: w.partitions, Control: w.plane, Disk: w.files,
-		Groups: &api.Groups{Shards: w.groups, EnsureTopic: w.ensureOffsetsTopic, Image: w.plane.Image},
+		Groups: &groups.Coordinator{Shards: w.groups, EnsureTopic: w.ensureOffsetsTopic, Image: w.plane.Image},
+		Topics: w.topics,
 		Broker: w.plane.BrokerConfig, Now: time.Now, Logger: logger,
 	}
 	w.plane.Attach(w)
@@ -198,7 +207,7 @@ func (w *world) open(logger *slog.Logger) {
 		w.applier.Apply(d)
 		for _, c := range d.Topics {
 			if c.New == nil {
-				w.services.Forget(c.Old.ID)
+				w.topics.Forget(c.Old.ID)
 			}
 		}
 	})

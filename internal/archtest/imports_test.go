@@ -25,24 +25,35 @@ func mayImport() map[string][]string {
 		"strandlinetest": {"."},
 		".":              in("broker", "config", "kafka", "netx", "vfs", "vfs/memfs", "vfs/osfs"),
 
-		"internal/cli": in("commitlog", "config", "group", "kafka", "metadata", "quorum", "record",
-			"vfs", "vfs/osfs"),
+		"internal/cli": in("commitlog", "config", "group", "kafka", "metadata", "nearest", "quorum",
+			"record", "vfs", "vfs/osfs"),
 		"internal/broker": {everything},
 
-		"internal/metrics": in("api", "cleaner", "commitlog", "config", "group", "journal", "kafka", "metadata",
-			"partition", "quorum", "tally", "wire"),
+		"internal/metrics": in("api", "cleaner", "commitlog", "config", "group", "journal", "kafka", "keyring",
+			"metadata", "partition", "quorum", "tally", "wire"),
 		"internal/wire":  in("kafka", "netx", "tally", "vfs"),
 		"internal/tally": nil,
 		"internal/netx":  nil,
 		"internal/reach": nil,
 		"internal/api": in("auth", "commitlog", "config", "controller", "controlplane", "coordinator",
-			"coordinator/shard", "group", "isr", "kafka", "metadata", "partition", "producerstate",
-			"quorum", "quota", "reach", "record", "txn", "wire"),
+			"coordinator/groups", "coordinator/shard", "group", "isr", "kafka", "metadata", "partition",
+			"producerstate", "quota", "reach", "record", "refusal", "topics", "txn", "wire"),
 		"internal/httpapi": in("auth", "commitlog", "config", "controller", "controlplane",
-			"coordinator", "coordinator/shard", "group", "kafka", "metadata", "netx", "partition",
-			"quota", "reach", "record", "txn"),
+			"coordinator", "coordinator/groups", "coordinator/shard", "group", "idempotency", "kafka",
+			"keyring", "metadata", "nearest", "netx", "partition", "quota", "reach", "record", "refusal",
+			"session", "strictjson", "topics", "txn"),
 		"internal/console": in("httpapi"),
 
+		"internal/session": in("assignor", "coordinator/groups", "coordinator/shard", "group", "kafka",
+			"partition", "record", "refusal", "topics"),
+		"internal/assignor": in("kafka"),
+
+		"internal/topics":  in("config", "kafka", "metadata", "nearest", "partition", "record"),
+		"internal/keyring": in("commitlog", "idempotency", "kafka", "partition", "record", "topics"),
+		"internal/refusal": in("commitlog", "config", "group", "kafka", "metadata", "partition", "producerstate",
+			"quorum", "record"),
+		"internal/coordinator/groups": in("config", "coordinator", "coordinator/shard", "group", "kafka",
+			"metadata"),
 		"internal/fetcher":           in("commitlog", "kafka", "metadata", "netx", "partition", "record"),
 		"internal/coordinator":       in("coordinator/shard", "kafka", "metadata", "partition", "record"),
 		"internal/coordinator/shard": in("kafka"),
@@ -66,6 +77,9 @@ func mayImport() map[string][]string {
 		"internal/metadata":      in("kafka"),
 		"internal/producerstate": in("kafka"),
 		"internal/record":        in("kafka"),
+		"internal/idempotency":   in("kafka", "record"),
+		"internal/nearest":       nil,
+		"internal/strictjson":    in("nearest"),
 		"internal/kafka":         nil,
 
 		"internal/vfs":         nil,
@@ -135,7 +149,8 @@ func TestFranzGoStaysAtTheEdge(t *testing.T) {
 	const franz = "github.com/twmb/franz-go"
 	messages := []string{
 		"internal/wire", "internal/api", "internal/httpapi", "internal/fetcher", "internal/group",
-		"internal/txn", "internal/controller", "internal/controlplane", "internal/cli",
+		"internal/txn", "internal/controller", "internal/controlplane", "internal/cli", "internal/session", "internal/topics",
+		"internal/coordinator/groups",
 	}
 	for _, s := range product(t) {
 		if within(s.dir(), "test") {
@@ -159,8 +174,9 @@ func TestFranzGoStaysAtTheEdge(t *testing.T) {
 // pureRooms take time as an argument and return what is to be done.
 func pureRooms() []string {
 	return []string{
-		"internal/auth", "internal/config", "internal/controller", "internal/coordinator/shard",
-		"internal/group", "internal/isr", "internal/kafka", "internal/metadata",
+		"internal/assignor", "internal/auth", "internal/config", "internal/controller", "internal/coordinator/shard",
+		"internal/group", "internal/idempotency", "internal/isr", "internal/kafka", "internal/metadata",
+		"internal/nearest", "internal/strictjson",
 		"internal/producerstate", "internal/quota", "internal/reach", "internal/record", "internal/txn",
 	}
 }

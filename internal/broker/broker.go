@@ -46,13 +46,18 @@ import (
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/controlplane"
 	"github.com/strandline/strandline/internal/coordinator"
+	"github.com/strandline/strandline/internal/coordinator/groups"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/httpapi"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/keyring"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/quorum"
+	"github.com/strandline/strandline/internal/refusal"
+	"github.com/strandline/strandline/internal/session"
+	"github.com/strandline/strandline/internal/topics"
 	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/wire"
 )
@@ -87,6 +92,11 @@ type Broker struct {
 	reach    *doorbell
 	api      *api.Services
 	groups   *coordinator.Coordinator[*group.Shard]
+	// coordinator and topics are what requests of both protocols go through.
+	coordinator *groups.Coordinator
+	sessions    *session.Sessions
+	topics      *topics.Directory
+	keys        *keyring.Rings // Of idempotent produces over HTTP.
 	// partitions follow the metadata image through applier.
 	partitions *partition.Table
 	applier    *partition.Applier
@@ -155,10 +165,10 @@ func (b *Broker) openListeners(ctx context.Context) (err error) {
 	if b.listener, err = network.Listen(ctx, b.config.Listen); err != nil {
 		return err
 	}
-	if b.http, err = openSideDoor(b.config.HTTPListen, httpapi.New(b)); err != nil {
+	if b.http, err = openSideDoor(b.config.HTTPListen, nil, s, b.log); err != nil {
 		return err
 	}
-	b.debug, err = openSideDoor(b.config.DebugListen, httpapi.Debug())
+	b.debug, err = openSideDoor(b.config.DebugListen, httpapi.Debug(), s, b.log)
 	return err
 }
 
@@ -172,7 +182,7 @@ func (b *Broker) openParts() error {
 		Logger: b.log, Led: b.led, Lost: b.lost,
 	}
 	b.groups = coordinator.New(coordinator.Options[*group.Shard]{
-		Topic: metadata.OffsetsTopic, CodeOf: api.CodeOf, Now: b.now, Logger: b.log,
+		Topic: metadata.OffsetsTopic, CodeOf: refusal.CodeOf, Now: b.now, Logger: b.log,
 		New: func(int32) *group.Shard {
 			return group.New(group.Options{Settings: groupSettings(b.settings()), NewUUID: newUUID})
 		},
@@ -182,12 +192,7 @@ func (b *Broker) openParts() error {
 		Targets: b.compacted, Threads: int(s.CleanerThreads), Backoff: s.CleanerBackoff,
 		DedupeBytes: s.CleanerDedupeBufferSize, Events: b.counts.events.Cleaner(cleaner.LogEvents{Logger: b.log}),
 	})
-	b.reach = newDoorbell(b.now, b.log)
-	b.api = &api.Services{
-		NodeID: self, LogDir: b.config.DataDir, Partitions: b.partitions, Control: b.control,
-		Groups: &api.Groups{Shards: b.groups, EnsureTopic: b.ensureOffsetsTopic, Image: b.control.Image},
-		Disk:   b.config.FS, Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log, Reach: b.reach,
-	}
+	b.openRequests()
 	b.control.Attach(b.quorum)
 	b.control.OnImage(b.follow)
 	return nil
@@ -250,6 +255,7 @@ func (b *Broker) serve(ctx context.Context) error {
 	above.Go(func() error { return b.groups.Run(ctx) })
 	above.Go(func() error { return b.wire.Run(ctx) })
 	above.Go(func() error { return b.http.run(ctx) })
+	above.Go(func() error { return b.sessions.Run(ctx) })
 	above.Go(func() error { return b.debug.run(ctx) })
 	above.Go(func() error { return b.retain(ctx) })
 	above.Go(func() error { return b.compact(ctx) })

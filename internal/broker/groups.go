@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/strandline/strandline/internal/api"
 	"github.com/strandline/strandline/internal/coordinator"
+	"github.com/strandline/strandline/internal/coordinator/groups"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
@@ -68,5 +68,5 @@ func (b *Broker) lost(p *partition.Partition) {
 
 // ensureOffsetsTopic creates __consumer_offsets on first use.
 func (b *Broker) ensureOffsetsTopic(ctx context.Context) error {
-	return api.EnsureOffsetsTopic(ctx, b.control, b.settings())
+	return groups.EnsureTopic(ctx, b.control, b.settings())
 }

@@ -38,7 +38,7 @@ func (b *Broker) openMetrics() error {
 		},
 		Disk: b.disk, Usage: b.config.FS.Usage, Settings: b.settings, Now: b.now,
 		ProcessIO: func() ([]byte, error) { return os.ReadFile("/proc/self/io") },
-		Events:    &b.counts.events, HTTP: &b.counts.http,
+		Events:    &b.counts.events, HTTP: &b.counts.http, Keys: b.keys.Kept,
 	})
 	return nil
 }

@@ -54,7 +54,8 @@ func (b *Broker) follow(_, image *metadata.Image, d metadata.Delta) {
 	b.counts.events.Follow(b.api.NodeID, d)
 	for _, c := range d.Topics {
 		if c.New == nil {
-			b.api.Forget(c.Old.ID)
+			b.topics.Forget(c.Old.ID)
+			b.keys.Forget(c.Old.ID)
 			b.groups.Notify(func(m *group.Shard) { m.TopicDeleted(c.Old.Name, c.Old.ID) })
 		}
 	}

@@ -11,14 +11,13 @@ import (
 
 // What tests of the pieces need to reach.
 var (
-	EditDistance = editDistance
-	Visible      = visible
-	Thousands    = thousands
-	ByteSize     = byteSize
-	MovedKeys    = movedKeys
-	ParseEpochs  = parseEpochs
-	ReadAnswer   = readAnswer
-	ParseConfig  = parseConfig
+	Visible     = visible
+	Thousands   = thousands
+	ByteSize    = byteSize
+	MovedKeys   = movedKeys
+	ParseEpochs = parseEpochs
+	ReadAnswer  = readAnswer
+	ParseConfig = parseConfig
 )
 
 // ParsePosition returns a position in words.

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/strandline/strandline/internal/nearest"
 )
 
 func newGroup(a *app) *cobra.Command {
@@ -31,7 +33,7 @@ func noGroup(ctx context.Context, adm *kadm.Client, name string) error {
 	f := failf("there is no group %s", name)
 	f.cause = kerr.GroupIDNotFound
 	if all, err := adm.ListGroups(ctx); err == nil {
-		if near := nearest(name, slices.Values(all.Groups())); near != "" {
+		if near := nearest.To(name, slices.Values(all.Groups())); near != "" {
 			return f.hint("Did you mean %s?", near)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/strandline/strandline/internal/nearest"
 )
 
 // newHelp is the command that explains others. Cobra's own exits 0 for a command
@@ -18,7 +20,7 @@ func newHelp(root *cobra.Command) *cobra.Command {
 			if err != nil || len(rest) > 0 {
 				f := usagef("there is no command %q", strings.Join(args, " "))
 				if cmd != nil && len(rest) > 0 {
-					if near := nearest(rest[0], slices.Values(subcommands(cmd))); near != "" {
+					if near := nearest.To(rest[0], slices.Values(subcommands(cmd))); near != "" {
 						f.hint("Did you mean %s %s?", cmd.CommandPath(), near)
 					}
 				}

@@ -169,24 +169,6 @@ func TestQuantiles(t *testing.T) {
 	}
 }
 
-func TestEditDistance(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{
-		{"", "", 0},
-		{"a", "", 1},
-		{"topic", "topci", 1},
-		{"create", "crate", 1},
-		{"kitten", "sitting", 3},
-		{"é", "e", 1},
-	} {
-		if got := cli.EditDistance(c.a, c.b); got != c.want {
-			t.Errorf("%q to %q: %d, want %d", c.a, c.b, got, c.want)
-		}
-	}
-}
-
 // TestMovedKeys counts hashes instead of reasoning about them.
 func TestMovedKeys(t *testing.T) {
 	for have := 1; have <= 8; have++ {

@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/strandline/strandline/internal/nearest"
 )
 
 const produceLong = `Send each line of the standard input, or of files, as a record.
@@ -226,7 +228,7 @@ func (p *produce) warnMistyped(ctx context.Context, adm *kadm.Client) {
 	if err != nil {
 		return // The sending will tell.
 	}
-	if near := nearest(p.topic, slices.Values(all.Names())); near != "" {
+	if near := nearest.To(p.topic, slices.Values(all.Names())); near != "" {
 		p.out.warn("there is no topic %s, and the broker may create it now; did you mean %s?", p.topic,
 			near)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/strandline/strandline/internal/nearest"
 )
 
 const formatHelp = `A format is json, or a text with fields in braces:
@@ -148,7 +150,7 @@ func parseField(field string, terminal bool) (appender, error) {
 		f := usagef("format: there is no field {%s}", field)
 		known := slices.Concat(slices.Collect(maps.Keys(numberFields())),
 			slices.Collect(maps.Keys(byteFields())))
-		if near := nearest(name, slices.Values(known)); near != "" {
+		if near := nearest.To(name, slices.Values(known)); near != "" {
 			f.hint("Did you mean {%s}?", near)
 		}
 		slices.Sort(known)

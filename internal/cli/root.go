@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/strandline/strandline/internal/nearest"
 )
 
 const rootLong = `Strandline is a message queue of the log kind that speaks the Kafka protocol.
@@ -99,7 +101,7 @@ func refuseUnknown(cmd *cobra.Command) {
 				hint("See %s --help", cmd.CommandPath())
 		}
 		f := usagef("%s has no command %q", cmd.CommandPath(), args[0])
-		if near := nearest(args[0], slices.Values(subcommands(cmd))); near != "" {
+		if near := nearest.To(args[0], slices.Values(subcommands(cmd))); near != "" {
 			f.hint("Did you mean %s %s?", cmd.CommandPath(), near)
 		}
 		return f.hint("See %s --help", cmd.CommandPath())
@@ -122,7 +124,7 @@ func flagFailure(cmd *cobra.Command, err error) error {
 	if word, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
 		known := map[string]bool{}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = !f.Hidden })
-		if near := nearest(word, maps.Keys(known)); near != "" {
+		if near := nearest.To(word, maps.Keys(known)); near != "" {
 			f.hint("Did you mean --%s?", near)
 		}
 	}

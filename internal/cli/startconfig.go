@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/strandline/strandline/internal/nearest"
 )
 
 // settingsKey is the key of a configuration file that holds Kafka's settings.
@@ -164,7 +166,7 @@ func unknownKey(flags *pflag.FlagSet, key string) error {
 			known = append(known, f.Name)
 		}
 	})
-	if near := nearest(key, slices.Values(known)); near != "" {
+	if near := nearest.To(key, slices.Values(known)); near != "" {
 		return fmt.Errorf("unknown key %s: did you mean %s?", key, near)
 	}
 	return fmt.Errorf("unknown key %s: the keys are %s", key, strings.Join(known, ", "))
@@ -233,7 +235,7 @@ func (s *start) warnMisspelled(a *app) {
 			continue
 		}
 		for k := range maps.Keys(known) {
-			if editDistance(name, k) <= 2 && len(word) > 4 {
+			if nearest.Distance(name, k) <= 2 && len(word) > 4 {
 				a.out.warn("%s means nothing here: did you mean %s?", name, k)
 				break
 			}

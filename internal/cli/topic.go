@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/nearest"
 )
 
 func newTopic(a *app) *cobra.Command {
@@ -65,7 +66,7 @@ func noTopic(ctx context.Context, adm *kadm.Client, name string) error {
 	if err != nil {
 		return f
 	}
-	if near := nearest(name, slices.Values(all.Names())); near != "" {
+	if near := nearest.To(name, slices.Values(all.Names())); near != "" {
 		return f.hint("Did you mean %s?", near)
 	}
 	return f.hint("strandline topic list shows what is there; strandline topic create %s makes it.",

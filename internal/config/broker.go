@@ -34,6 +34,9 @@ type Broker struct {
 	FetchMaxBytes                        int32         // fetch.max.bytes.
 	MaxIncrementalFetchSessionCacheSlots int32         // max.incremental.fetch.session.cache.slots.
 	MaxRequestPartitionSizeLimit         int32         // max.request.partition.size.limit.
+	HTTPMaxRequests                      int32         // http.max.requests.
+	HTTPMaxSessions                      int32         // http.max.sessions.
+	HTTPBodyTimeout                      time.Duration // http.body.timeout.ms.
 
 	// Groups and their offsets.
 	GroupInitialRebalanceDelay   time.Duration // group.initial.rebalance.delay.ms.

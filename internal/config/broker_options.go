@@ -5,6 +5,7 @@ func brokerOptions() []Option {
 	rows := identityOptions()
 	rows = append(rows, topicDefaultOptions()...)
 	rows = append(rows, requestOptions()...)
+	rows = append(rows, httpOptions()...)
 	rows = append(rows, groupOptions()...)
 	rows = append(rows, offsetsOptions()...)
 	return append(rows, storageOptions()...)
@@ -149,6 +150,30 @@ func requestOptions() []Option {
 			Update: ClusterWide,
 			broker: func(b *Broker) any { return &b.MaxRequestPartitionSizeLimit },
 			Doc:    "How many partitions one answer to DescribeTopicPartitions has at most.",
+		},
+	}
+}
+
+func httpOptions() []Option {
+	return []Option{
+		{
+			Name: "http.max.requests", Type: Int, Default: "4096", Check: atLeast(1),
+			Update: ClusterWide,
+			broker: func(b *Broker) any { return &b.HTTPMaxRequests },
+			Doc: "How many HTTP requests are answered at a time, those that wait for records " +
+				"included; more get 429.",
+		},
+		{
+			Name: "http.max.sessions", Type: Int, Default: "1000", Check: atLeast(1),
+			broker: func(b *Broker) any { return &b.HTTPMaxSessions },
+			Doc: "How many members of consumer groups read over HTTP at a time; more get 429 until " +
+				"others were unused for their session timeout.",
+		},
+		{
+			Name: "http.body.timeout.ms", Type: Int, Default: "30000", Check: atLeast(1),
+			broker: func(b *Broker) any { return &b.HTTPBodyTimeout },
+			Doc: "How long the body of an HTTP request may take to arrive, and a second more for " +
+				"each 64 KiB of it; a slower one gets 408.",
 		},
 	}
 }

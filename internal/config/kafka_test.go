@@ -45,7 +45,11 @@ func TestOptionsAreKafkas(t *testing.T) {
 		"socket.send.buffer.bytes": true, "socket.receive.buffer.bytes": true,
 		"listeners": true, "log.dirs": true, "node.id": true,
 	}
-	ours := map[string]bool{"max.partitions.per.broker": true, "queued.max.response.bytes": true}
+	ours := map[string]bool{
+		"max.partitions.per.broker": true, "queued.max.response.bytes": true,
+		"http.max.requests": true, "http.max.sessions": true, "http.body.timeout.ms": true,
+		"idempotency.window.ms": true, "idempotency.max.keys": true,
+	}
 	kafka := readKafkaOptions(t)
 	ours["metrics.partition.series.max"] = true
 	for scope, theirs := range kafka {

@@ -16,6 +16,10 @@ type Topic struct {
 	MessageTimestampAfterMaxMs  int64         // message.timestamp.after.max.ms.
 	MinInsyncReplicas           int32         // min.insync.replicas.
 
+	// Retries over HTTP.
+	IdempotencyWindowMs int64 // idempotency.window.ms.
+	IdempotencyMaxKeys  int32 // idempotency.max.keys.
+
 	// Segments and what becomes of them.
 	SegmentBytes       int32 // segment.bytes.
 	SegmentMs          int64 // segment.ms.

@@ -20,6 +20,7 @@ func topicOptions() []Option {
 	rows = append(rows, compactionOptions()...)
 	rows = append(rows, compressionOptions()...)
 	rows = append(rows, replicationOptions()...)
+	rows = append(rows, idempotencyOptions()...)
 	return append(rows, remoteOptions()...)
 }
 
@@ -275,6 +276,26 @@ func replicationOptions() []Option {
 			Name: "errors.deadletterqueue.group.enable", Type: Boolean, Default: "false",
 			Check: only("false", "share groups are not available"),
 			Doc:   "Share groups are not available, so no topic can be their dead-letter queue.",
+		},
+	}
+}
+
+func idempotencyOptions() []Option {
+	return []Option{
+		{
+			Name: "idempotency.window.ms", Type: Long, Default: "3600000", Check: atLeast(0),
+			Synonyms: []Synonym{{Name: "idempotency.window.ms", Default: "3600000"}},
+			topic:    func(t *Topic) any { return &t.IdempotencyWindowMs },
+			Doc: "For how long, from a record's timestamp on, a retry over HTTP with the same " +
+				"idempotency_key returns the first answer and appends nothing.",
+		},
+		{
+			Name: "idempotency.max.keys", Type: Int, Default: "100000", Check: between(1, 10_000_000),
+			Synonyms: []Synonym{{Name: "idempotency.max.keys", Default: "100000"}},
+			topic:    func(t *Topic) any { return &t.IdempotencyMaxKeys },
+			Doc: "How many idempotency keys a partition keeps in memory, about 180 bytes each; the " +
+				"oldest go first, which may be before idempotency.window.ms is over. A metric " +
+				"tells how old the oldest kept key is.",
 		},
 	}
 }

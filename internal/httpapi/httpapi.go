@@ -1,14 +1,22 @@
-// Package httpapi answers over HTTP what needs no Kafka client. So far that is
-// health (/healthz says that the process lives, /readyz that it serves) and what
-// the broker has noticed for `strandline doctor` (/v1/doctor).
+// Package httpapi answers over HTTP what needs no Kafka client: the JSON API
+// under /v1 (docs/http-api.md; the table of it is routes.go), health (/healthz
+// says that the process lives, /readyz that it serves) and what the broker has
+// noticed for `strandline doctor` (/v1/doctor).
 //
-// It may assume that its handler is called from any number of goroutines. It
-// reads no request body. Deliberately absent: a listener; package broker owns
-// it, with its time-outs.
+// It works on the same services as package api, and never through it: a rule
+// that both follow stands in a room below both (topics, coordinator/groups,
+// refusal), and records are built into batches once and appended.
+//
+// It may assume that its handlers are called from any number of goroutines, and
+// nothing of what a client sends: bodies are bounded in size, in time and in what
+// all of them take together, and read strictly (package strictjson). Every
+// refusal is JSON with Kafka's name of the error and the fitting status
+// (errors.go).
+//
+// Deliberately absent: a listener; package broker owns it, with its time-outs.
 package httpapi
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/pprof"
 	"time"
@@ -16,7 +24,7 @@ import (
 	"github.com/strandline/strandline/internal/reach"
 )
 
-// Broker is what the handlers ask.
+// Broker is what the handlers ask about the broker itself.
 type Broker interface {
 	// Ready is closed when the broker serves.
 	Ready() <-chan struct{}
@@ -57,7 +65,7 @@ type Doctor struct {
 const MaxCorrupt = 100
 
 // New returns the handler.
-func New(b Broker) http.Handler {
+func New(b Broker, services Services) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
@@ -70,18 +78,24 @@ func New(b Broker) http.Handler {
 			http.Error(w, "not ready: the broker is starting", http.StatusServiceUnavailable)
 		}
 	})
-	mux.HandleFunc("GET /v1/doctor", func(w http.ResponseWriter, _ *http.Request) {
-		d := Doctor{Unreached: []Unreached{}, Corrupt: []Corrupt{}}
-		corrupt := b.Corrupt()
-		d.CorruptTotal = len(corrupt)
-		d.Corrupt = append(d.Corrupt, corrupt[:min(len(corrupt), MaxCorrupt)]...)
-		for _, f := range b.Unreached() {
-			d.Unreached = append(d.Unreached, Unreached{f.Client.Host, f.Client.ID, f.Advertised, f.Since, f.Asked})
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(d) // A client that went away needs no answer.
-	})
+	s := newServer(b, services)
+	for _, row := range routes() {
+		mux.Handle(row.method+" "+row.path, s.serve(row.handle))
+	}
+	mux.Handle("/", s.serve(s.nothingHere(mux)))
 	return mux
+}
+
+func (s *server) doctor(w http.ResponseWriter, _ *http.Request) error {
+	d := Doctor{Unreached: []Unreached{}, Corrupt: []Corrupt{}}
+	corrupt := s.broker.Corrupt()
+	d.CorruptTotal = len(corrupt)
+	d.Corrupt = append(d.Corrupt, corrupt[:min(len(corrupt), MaxCorrupt)]...)
+	for _, f := range s.broker.Unreached() {
+		d.Unreached = append(d.Unreached, Unreached{f.Client.Host, f.Client.ID, f.Advertised, f.Since, f.Asked})
+	}
+	answer(w, http.StatusOK, d)
+	return nil
 }
 
 // Debug returns the handler of the debug listener: pprof.

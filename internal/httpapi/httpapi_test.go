@@ -1,6 +1,9 @@
 package httpapi_test
 
 import (
+	"bytes"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -8,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/httpapi"
 	"github.com/strandline/strandline/internal/reach"
 )
@@ -25,7 +29,7 @@ func (b *broker) Corrupt() []httpapi.Corrupt { return b.corrupt }
 
 func TestHealth(t *testing.T) {
 	b := &broker{ready: make(chan struct{})}
-	h := httpapi.New(b)
+	h := httpapi.New(b, noServices())
 	check := func(method, path string, want int) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -54,7 +58,7 @@ func TestDoctor(t *testing.T) {
 		}}, httpapi.MaxCorrupt+1),
 	}
 	w := httptest.NewRecorder()
-	httpapi.New(b).ServeHTTP(w, httptest.NewRequest("GET", "/v1/doctor", nil))
+	httpapi.New(b, noServices()).ServeHTTP(w, httptest.NewRequest("GET", "/v1/doctor", nil))
 	want := `{"unreached_clients":[{"client":"172.18.0.1","client_id":"app","advertised":"kafka:9092",` +
 		`"since":"1970-01-01T00:00:00Z","asked":3}],"corrupt":[` +
 		strings.TrimSuffix(strings.Repeat(`{"topic":"orders","partition":2,"file":"topics/x-2/0.log","position":77,`+
@@ -70,5 +74,74 @@ func TestDebug(t *testing.T) {
 	httpapi.Debug().ServeHTTP(w, httptest.NewRequest("GET", "/debug/pprof/", nil))
 	if w.Code != http.StatusOK {
 		t.Errorf("pprof index: %d", w.Code)
+	}
+}
+
+// noServices are services that no test asks anything.
+func noServices() httpapi.Services {
+	return httpapi.Services{Broker: config.Default, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}
+}
+
+// What nothing is served for is said in JSON, with the methods there are.
+func TestNothingHere(t *testing.T) {
+	h := httpapi.New(&broker{}, noServices())
+	for _, c := range []struct {
+		method, path string
+		status       int
+		allow, want  string
+	}{
+		{"GET", "/v2/x", http.StatusNotFound, "", `{"error":{"code":"RESOURCE_NOT_FOUND","message":"there is nothing at ` +
+			`/v2/x: the API is described at /v1/openapi.json","retriable":false}}`},
+		{"POST", "/v1/doctor", http.StatusMethodNotAllowed, "GET, HEAD", `{"error":{"code":"INVALID_REQUEST","message":` +
+			`"POST is not a method of /v1/doctor: use GET, HEAD","retriable":false}}`},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(c.method, c.path, nil))
+		if w.Code != c.status || w.Header().Get("Allow") != c.allow || w.Body.String() != c.want+"\n" {
+			t.Errorf("%s %s: %d, Allow %q, %s", c.method, c.path, w.Code, w.Header().Get("Allow"), w.Body)
+		}
+	}
+}
+
+// A handler that panics ends its request, and no other: with an answer if it had
+// not begun one, else with the connection.
+func TestPanics(t *testing.T) {
+	var log bytes.Buffer
+	services := noServices()
+	services.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	begin := false
+	srv := httptest.NewUnstartedServer(httpapi.Serve(services, func(w http.ResponseWriter, _ *http.Request) error {
+		if begin {
+			_, _ = w.Write([]byte("half an ans"))
+			_ = http.NewResponseController(w).Flush()
+		}
+		panic("oh no")
+	}))
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	srv.Start()
+	defer srv.Close()
+	for range 3 {
+		resp, err := http.Get(srv.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusInternalServerError || err != nil || !bytes.HasPrefix(body,
+			[]byte(`{"error":{"code":"UNKNOWN_SERVER_ERROR"`)) {
+			t.Errorf("%d %s %v", resp.StatusCode, body, err)
+		}
+	}
+	if n := strings.Count(log.String(), "request panicked"); n != 1 || !strings.Contains(log.String(), "oh no") {
+		t.Errorf("%d lines:\n%s", n, log.String())
+	}
+	begin = true
+	resp, err := http.Get(srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err == nil {
+		t.Errorf("half an answer looks whole: %s", body)
 	}
 }

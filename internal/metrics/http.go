@@ -54,6 +54,22 @@ func (h *HTTP) note(route string, status int, took time.Duration) {
 	n.(*atomic.Uint64).Add(1)
 }
 
+// collectHTTP tells of the requests, and of the keys that make them safe to
+// repeat: by topic, the sum of all partitions and the oldest of any.
+func (s *Sources) collectHTTP(to *scrape) {
+	s.HTTP.collect(to)
+	now := s.Now()
+	keys, oldest := map[string]int{}, map[string]time.Duration{}
+	for _, k := range s.Keys(now) {
+		keys[k.Topic] += k.Keys
+		oldest[k.Topic] = max(oldest[k.Topic], now.Sub(k.Oldest))
+	}
+	for topic, n := range keys {
+		to.gauge("strandline_idempotency_kept_keys", float64(n), "topic", topic)
+		to.gauge("strandline_idempotency_oldest_key_age_seconds", oldest[topic].Seconds(), "topic", topic)
+	}
+}
+
 func (h *HTTP) collect(to *scrape) {
 	h.statuses.Range(func(key, n any) bool {
 		k := key.(routeStatus)

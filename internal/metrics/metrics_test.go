@@ -204,6 +204,7 @@ func busyWorld(t *testing.T) *world {
 	w.produce("orders", 0, 10, time.Now())
 	w.consume("orders", 0, 10)
 	w.commit("billing", "orders", 0, 3)
+	w.post("orders", `{"value":"eA==","idempotency_key":"a"}`)
 	if _, err := w.admin.CreateTopics(w.ctx(), 1, 1, nil, "orders"); err != nil {
 		t.Fatal(err)
 	}
@@ -239,6 +240,26 @@ func TestPartitionSeriesAreBounded(t *testing.T) {
 			"strandline_group_topic_lag_records{group=g,topic=a}": 3,
 			"strandline_topic_received_records_total{topic=a}":    5,
 		})
+	}
+}
+
+// How many idempotency keys are kept shows, and how old the oldest is.
+func TestIdempotencyKeys(t *testing.T) {
+	w := newWorld(t, nil)
+	w.create("orders", 3)
+	w.want(w.scrape(), map[string]float64{"strandline_idempotency_kept_keys{topic=orders}": -1})
+	for _, key := range []string{"a", "b", "a"} {
+		w.post("orders", `{"value":"eA==","idempotency_key":"`+key+`"}`)
+	}
+	s := w.scrape()
+	w.want(s, map[string]float64{
+		"strandline_idempotency_kept_keys{topic=orders}":                                   2,
+		"strandline_topic_received_records_total{topic=orders}":                            2,
+		"strandline_http_requests_total{route=POST /v1/topics/{topic}/produce,status=200}": 3,
+		"strandline_http_request_duration_seconds{route=POST /v1/topics/{topic}/produce}":  3,
+	})
+	if age := s.value("strandline_idempotency_oldest_key_age_seconds", "topic=orders"); age < 0 || age > 30 {
+		t.Errorf("the oldest key is %v s old", age)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/keyring"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/quorum"
@@ -42,6 +43,8 @@ type Sources struct {
 	Now      func() time.Time
 	// ProcessIO returns what Linux shows as /proc/self/io.
 	ProcessIO func() ([]byte, error)
+	// Keys returns the idempotency keys that are kept.
+	Keys func(now time.Time) []keyring.Kept
 	// Events and HTTP are what this room's own types have counted.
 	Events *Events
 	HTTP   *HTTP
@@ -74,7 +77,7 @@ func New(s Sources, detail Detail) *Gatherer {
 		{descs: d, metrics: append(topicMetrics(), partitionMetrics()...), read: s.collectPartitions},
 		{descs: d, metrics: groupMetrics(), read: lag.collect},
 		{descs: d, metrics: append(requestMetrics(), connectionMetrics()...), read: s.collectRequests},
-		{descs: d, metrics: httpMetrics(), read: s.HTTP.collect},
+		{descs: d, metrics: httpMetrics(), read: s.collectHTTP},
 		{descs: d, metrics: storageMetrics(), read: s.collectStorage},
 	} {
 		g.registry.MustRegister(c)

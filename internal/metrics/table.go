@@ -343,6 +343,15 @@ func httpMetrics() []Metric {
 			"strandline_http_request_duration_seconds", histogram, labels("route"),
 			"Time of HTTP requests, long polls and streams included.", "",
 		},
+		{
+			"strandline_idempotency_kept_keys", gauge, labels("topic"),
+			"Idempotency keys of produce requests that are remembered; absent while there are none.", "",
+		},
+		{
+			"strandline_idempotency_oldest_key_age_seconds", gauge, labels("topic"),
+			"Age of the oldest of them: a retry of what is older may append again. It falls short of " +
+				"idempotency.window.ms where more keys came than are kept.", "",
+		},
 	}
 }
 

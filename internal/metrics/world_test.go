@@ -96,6 +96,20 @@ func (w *world) commitMany(group, topic string, partitions int32) {
 	}
 }
 
+// post sends a produce request over HTTP.
+func (w *world) post(topic, body string) {
+	w.Helper()
+	url := "http://" + w.server.HTTPAddr() + "/v1/topics/" + topic + "/produce"
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK {
+		w.Fatalf("POST %s: %s, %v: %s", url, resp.Status, err, text)
+	}
+}
+
 // consume reads n records of a partition.
 func (w *world) consume(topic string, partition int32, n int) {
 	w.Helper()

@@ -261,9 +261,17 @@ func (p *Partition) leadsLocked(believed kafka.LeaderEpoch) error {
 // written; with AcksAll the caller acknowledges when the high watermark has
 // passed LastOffset. The bytes are stamped in place and not kept.
 func (p *Partition) Append(bs []record.Batch, acks Acks, now time.Time) (commitlog.AppendInfo, error) {
+	return p.AppendUnder(kafka.NoLeaderEpoch, bs, acks, now)
+}
+
+// AppendUnder is Append for a caller that knows the log as it was under a leader
+// epoch: under another, which may have another log, it fails.
+func (p *Partition) AppendUnder(
+	believed kafka.LeaderEpoch, bs []record.Batch, acks Acks, now time.Time,
+) (commitlog.AppendInfo, error) {
 	p.role.RLock()
 	defer p.role.RUnlock()
-	if err := p.leadsLocked(kafka.NoLeaderEpoch); err != nil {
+	if err := p.leadsLocked(believed); err != nil {
 		return commitlog.AppendInfo{}, err
 	}
 	if acks == AcksAll && p.settings.MinInSync > 1 {

@@ -1,4 +1,4 @@
-package api_test
+package refusal_test
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/strandline/strandline/internal/api"
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/group"
@@ -23,6 +22,7 @@ import (
 	"github.com/strandline/strandline/internal/producerstate"
 	"github.com/strandline/strandline/internal/quorum"
 	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/refusal"
 )
 
 // errorCodes lists every error that other rooms export, with what a client is
@@ -90,7 +90,7 @@ func TestEveryErrorHasACode(t *testing.T) {
 	codes, never := errorCodes(), neverSeen()
 	for name, c := range codes {
 		for _, err := range []error{c.err, fmt.Errorf("create topics: %w", c.err)} {
-			if got := api.CodeOf(err); got != c.code || got == kafka.ErrUnknownServerError {
+			if got := refusal.CodeOf(err); got != c.code || got == kafka.ErrUnknownServerError {
 				t.Errorf("%s: %s, want %s", name, got, c.code)
 			}
 		}
@@ -121,7 +121,7 @@ func TestEveryErrorHasACode(t *testing.T) {
 		{syscall.EIO, kafka.ErrKafkaStorageError},
 		{errors.New("a surprise"), kafka.ErrUnknownServerError},
 	} {
-		if got := api.CodeOf(c.err); got != c.code {
+		if got := refusal.CodeOf(c.err); got != c.code {
 			t.Errorf("%v: %s, want %s", c.err, got, c.code)
 		}
 	}

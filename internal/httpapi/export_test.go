@@ -1,0 +1,67 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// Serve returns the handler of a row that does what fn does.
+func Serve(services Services, fn func(http.ResponseWriter, *http.Request) error) http.Handler {
+	return newServer(nil, services).serve(func(_ *server, w http.ResponseWriter, r *http.Request) error { return fn(w, r) })
+}
+
+// Route is a row of the table, for tests.
+type Route struct {
+	Method, Path string
+	Body         any
+	Answers      map[int]any
+	Conflicts    bool
+}
+
+// Routes returns the table.
+func Routes() []Route {
+	var out []Route
+	for _, r := range routes() {
+		out = append(out, Route{r.method, r.path, r.body, r.answers, r.conflicts})
+	}
+	return out
+}
+
+// StatusOf returns the status that a code comes with.
+func StatusOf(code kafka.Code) int { return statusOf(code) }
+
+// FieldNames are the names that the produce request is read by.
+func FieldNames() (request []string, record int, header []string) {
+	return fieldNames, fieldAcks, headerNames
+}
+
+// ReadProduce reads a produce request in place and returns its records as
+// RecordRequests with keys and values in bytes.
+func ReadProduce(body []byte) ([]RecordRequest, error) {
+	c := newProduceCall(nil)
+	if err := c.readJSON(&http.Request{URL: &url.URL{}}, body); err != nil {
+		return nil, err
+	}
+	var out []RecordRequest
+	for i := range c.records {
+		r := &c.records[i]
+		one := RecordRequest{KeyBase64: r.key, Value: r.value}
+		if r.partition >= 0 {
+			one.Partition = &r.partition
+		}
+		if r.timestampMs >= 0 {
+			one.TimestampMs = &r.timestampMs
+		}
+		if r.idempotencyKey != nil {
+			key := string(r.idempotencyKey)
+			one.IdempotencyKey = &key
+		}
+		for _, h := range r.headers {
+			one.Headers = append(one.Headers, HeaderRequest{Key: h.Key, Value: h.Value})
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}

@@ -1,0 +1,255 @@
+package httpapi
+
+// Groups: GET /v1/groups; GET and DELETE /v1/groups/{group}. The group's machine
+// decides (package group), as it does for Kafka's clients.
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/coordinator/groups"
+	"github.com/strandline/strandline/internal/coordinator/shard"
+	"github.com/strandline/strandline/internal/group"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+)
+
+// GroupOverview is a group in a list.
+type GroupOverview struct {
+	Group        string `json:"group"`
+	State        string `json:"state"`
+	ProtocolType string `json:"protocol_type"` // "" of a group that never had members.
+	Members      int    `json:"members"`
+}
+
+// GroupList is the answer of GET /v1/groups.
+type GroupList struct {
+	Groups []GroupOverview `json:"groups"`
+}
+
+// TopicPartition names a partition.
+type TopicPartition struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+}
+
+// MemberDescription is a member of a group.
+type MemberDescription struct {
+	MemberID   string           `json:"member_id"`
+	InstanceID *string          `json:"instance_id"`
+	ClientID   string           `json:"client_id"`
+	ClientHost string           `json:"client_host"`
+	Partitions []TopicPartition `json:"partitions"` // Assigned to it.
+}
+
+// GroupPartition is how far a group is in a partition. A value that there is not,
+// or that is not known here, is null.
+type GroupPartition struct {
+	TopicPartition
+	CommittedOffset *int64  `json:"committed_offset"` // The next to read.
+	HighWatermark   *int64  `json:"high_watermark"`
+	Lag             *int64  `json:"lag"` // In records.
+	MemberID        *string `json:"member_id"`
+}
+
+// GroupDescription is what is known of a group.
+type GroupDescription struct {
+	Group        string              `json:"group"`
+	State        string              `json:"state"`
+	ProtocolType string              `json:"protocol_type"`
+	Protocol     string              `json:"protocol"`
+	Generation   int32               `json:"generation"`
+	Lag          int64               `json:"lag"` // Of all partitions together.
+	Members      []MemberDescription `json:"members"`
+	Partitions   []GroupPartition    `json:"partitions"`
+}
+
+func (s *server) listGroups(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	list := GroupList{Groups: []GroupOverview{}}
+	err := s.Groups.Shards.View(func(_ int32, m *group.Shard) {
+		for _, g := range m.Overviews() {
+			list.Groups = append(list.Groups, GroupOverview{g.GroupID, g.State.String(), g.ProtocolType, g.Members})
+		}
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(list.Groups, func(a, b GroupOverview) int { return cmp.Compare(a.Group, b.Group) })
+	answer(w, http.StatusOK, list)
+	return nil
+}
+
+// inbox takes the reply of a group's machine.
+type inbox chan any
+
+// Complete implements shard.Caller.
+func (i inbox) Complete(response any) { i <- response }
+
+// ask runs a step of a group's machine and waits for the reply, which is one of
+// kmsg's, so that the machine can make a refusal of it.
+func (s *server) ask(
+	ctx context.Context, id string, step func(m *group.Shard, c *group.Context, fx *shard.Effects),
+) (any, error) {
+	in := make(inbox, 1)
+	err := s.Groups.Do(id, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
+		step(m, &group.Context{NowMs: nowMs, Caller: in, Topics: groups.Topics{Image: s.Control.Image()}}, fx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case response := <-in:
+		return response, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// groupIsElsewhere passes a request about a group on, if another broker
+// coordinates it.
+func (s *server) groupIsElsewhere(w http.ResponseWriter, r *http.Request) (bool, error) {
+	if s.Control.Image().Topic(metadata.OffsetsTopic) == nil {
+		return false, noGroup(r.PathValue("group")) // There are no groups yet.
+	}
+	_, leader, err := s.Groups.PartitionOf(r.PathValue("group"))
+	if err != nil {
+		return false, err
+	}
+	return s.pass(w, r, nil, leader)
+}
+
+func noGroup(id string) error {
+	return refuse(http.StatusNotFound, kafka.ErrGroupIDNotFound,
+		"group %q does not exist: it has no members and no committed offsets", clip(id))
+}
+
+func (s *server) describeGroup(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	if passed, err := s.groupIsElsewhere(w, r); passed || err != nil {
+		return err
+	}
+	id := r.PathValue("group")
+	ctx, cancel := context.WithTimeout(r.Context(), decisionTimeout)
+	defer cancel()
+	var (
+		d     group.Description
+		known bool
+	)
+	response, err := s.ask(ctx, id, func(m *group.Shard, c *group.Context, fx *shard.Effects) {
+		d, known = m.Describe(id)
+		req := kmsg.NewPtrOffsetFetchRequest() // Of all topics, by version 7.
+		req.Version, req.Group = 7, id
+		m.OffsetFetch(c, req, fx)
+	})
+	if err != nil {
+		return err
+	}
+	offsets := response.(*kmsg.OffsetFetchResponse)
+	if err := errorOf(offsets.ErrorCode, nil); err != nil {
+		return err
+	}
+	if !known {
+		return noGroup(id)
+	}
+	out := GroupDescription{
+		Group: id, State: d.State.String(), ProtocolType: d.ProtocolType, Protocol: d.Protocol,
+		Generation: d.Generation, Members: []MemberDescription{}, Partitions: []GroupPartition{},
+	}
+	s.describeProgress(&out, &d, offsets)
+	answer(w, http.StatusOK, out)
+	return nil
+}
+
+// describeProgress fills in members, and the partitions that they or the group's
+// offsets name.
+func (s *server) describeProgress(out *GroupDescription, d *group.Description, offsets *kmsg.OffsetFetchResponse) {
+	at := map[TopicPartition]*GroupPartition{}
+	partition := func(tp TopicPartition) *GroupPartition {
+		if at[tp] == nil {
+			at[tp] = &GroupPartition{TopicPartition: tp}
+		}
+		return at[tp]
+	}
+	for _, t := range offsets.Topics {
+		for _, p := range t.Partitions {
+			if p.Offset >= 0 {
+				partition(TopicPartition{t.Topic, p.Partition}).CommittedOffset = &p.Offset
+			}
+		}
+	}
+	for _, m := range d.Members {
+		member := MemberDescription{
+			MemberID: m.MemberID, InstanceID: m.InstanceID, ClientID: m.ClientID, ClientHost: m.ClientHost,
+			Partitions: []TopicPartition{},
+		}
+		assigned, _ := group.AssignedPartitions(m.Assignment)
+		for _, tp := range assigned {
+			owned := TopicPartition{tp.Topic, tp.Partition}
+			member.Partitions = append(member.Partitions, owned)
+			partition(owned).MemberID = &member.MemberID
+		}
+		out.Members = append(out.Members, member)
+	}
+	for _, p := range at {
+		s.addLag(p)
+		if p.Lag != nil {
+			out.Lag += *p.Lag
+		}
+		out.Partitions = append(out.Partitions, *p)
+	}
+	slices.SortFunc(out.Partitions, func(a, b GroupPartition) int {
+		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+	})
+}
+
+// addLag adds what the log of a partition says, if it is here.
+func (s *server) addLag(p *GroupPartition) {
+	view, code := s.Topics.ByName(p.Topic)
+	if code != kafka.ErrNone {
+		return
+	}
+	local := view.Partition(p.Partition)
+	if local == nil {
+		return
+	}
+	high := int64(local.HighWatermark())
+	p.HighWatermark = &high
+	if p.CommittedOffset != nil {
+		// What retention took before it was read is not behind any more.
+		lag := max(high-max(*p.CommittedOffset, int64(local.Log().LogStartOffset())), 0)
+		p.Lag = &lag
+	}
+}
+
+func (s *server) deleteGroup(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
+	if passed, err := s.groupIsElsewhere(w, r); passed || err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), decisionTimeout)
+	defer cancel()
+	id := r.PathValue("group")
+	response, err := s.ask(ctx, id, func(m *group.Shard, c *group.Context, fx *shard.Effects) {
+		m.DeleteGroup(c, kmsg.NewPtrDeleteGroupsRequest().MaxVersion(), id, fx)
+	})
+	if err != nil {
+		return err
+	}
+	out := &response.(*kmsg.DeleteGroupsResponse).Groups[0]
+	if err := errorOf(out.ErrorCode, out.ErrorMessage); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,306 @@
+package httpapi
+
+// POST /v1/topics/{topic}/produce.
+//
+//	JSON: one record, or {"records": [...]}; with Content-Type:
+//	application/octet-stream the body is the value and the rest is in the query
+//
+// The records of a request go into one batch a partition, in their order, and
+// are appended like those of Kafka's clients. With acks=all (the default) the
+// answer comes when every in-sync replica has synced them, with 0 and 1 when they
+// are written; unlike Kafka's, acks=0 is told of failures, because HTTP has an
+// answer anyway.
+//
+// A record with an idempotency_key is appended once: see append.go.
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/topics"
+)
+
+// Bounds of one produce request.
+const (
+	maxRecords = 10_000
+	maxHeaders = 100_000 // Of all records together.
+)
+
+// defaultProduceTimeout is how long acks=all may take where the request does not
+// say, maxProduceTimeout where it does.
+const (
+	defaultProduceTimeout = 30 * time.Second
+	maxProduceTimeout     = 2 * time.Minute
+)
+
+// Result is what became of a record.
+type Result struct {
+	Partition   int32 `json:"partition"`
+	Offset      int64 `json:"offset"`
+	Timestamp   int64 `json:"timestamp"`    // In seconds.
+	TimestampMs int64 `json:"timestamp_ms"` // In milliseconds.
+}
+
+// BatchResult is what became of one of several records: a Result, or why not.
+type BatchResult struct {
+	Result
+	Error *Problem `json:"error,omitempty"`
+}
+
+// BatchResults is the answer to several records: one result for each, in order.
+type BatchResults struct {
+	Failed  int           `json:"failed"` // How many have an error.
+	Results []BatchResult `json:"results"`
+}
+
+func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
+	b, err := s.readBody(w, r)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if b != nil {
+			b.release()
+		}
+	}()
+	c, _ := s.calls.Get().(*produceCall)
+	if c == nil {
+		c = newProduceCall(s)
+	}
+	defer c.recycle()
+	switch t := contentType(r); t {
+	case typeJSON:
+		err = c.readJSON(r, b.bytes)
+	case typeRaw:
+		err = c.readRaw(r, b.bytes)
+	default:
+		err = wrongType(t, typeJSON+" (or "+typeRaw+" for a value as it is)")
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.charge(); err != nil {
+		return err
+	}
+	c.topic, err = s.topicToWrite(r.Context(), r.PathValue("topic"))
+	if err != nil {
+		return err
+	}
+	c.choosePartitions()
+	if to := c.elsewhere(); to != s.NodeID {
+		if passed, err := s.pass(w, r, b.bytes, to); passed || err != nil {
+			return err
+		}
+	}
+	for i := range c.records {
+		if x := &c.records[i]; x.err == nil {
+			s.awaitOpen(r.Context(), c.topic, x.partition)
+		}
+	}
+	if err := c.append(r.Context()); err != nil {
+		return err
+	}
+	b.release() // What was appended was copied; waiting takes no memory of it.
+	b = nil
+	// What is written is waited for, though the broker stops: it comes soon, and
+	// the answer matters.
+	c.await(context.WithoutCancel(r.Context()))
+	return c.answer(w)
+}
+
+// topic returns the topic of a path, or why there is none.
+func (s *server) topic(name string) (*topics.View, error) {
+	view, code := s.Topics.ByName(name)
+	if code == kafka.ErrNone {
+		return view, nil
+	}
+	if err := metadata.CheckTopicName(name); err != nil {
+		return nil, &kafka.Error{Code: kafka.ErrInvalidTopicException, Message: err.Error()}
+	}
+	message := topics.Unknown(name, kafka.TopicID{})
+	if near := s.Topics.Nearest(name); near != "" {
+		message += "; did you mean " + near + "?"
+	}
+	return nil, &kafka.Error{Code: code, Message: message}
+}
+
+// topicToWrite is topic for somebody who writes to it: the topic is created if
+// Kafka's clients would have it created.
+func (s *server) topicToWrite(ctx context.Context, name string) (*topics.View, error) {
+	view, code := s.Topics.ByName(name)
+	if code != kafka.ErrNone {
+		ctx, cancel := context.WithTimeout(ctx, decisionTimeout)
+		defer cancel()
+		refused, err := s.Topics.AutoCreate(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if why := refused[name]; why != nil {
+			return nil, why
+		}
+		if view, err = s.topic(name); err != nil {
+			return nil, err
+		}
+	}
+	return view, view.Writable()
+}
+
+// openPatience bounds a wait for a partition that is being opened.
+const openPatience = 2 * time.Second
+
+// awaitOpen waits for a partition that the metadata gives to this broker and that
+// is not there yet: somebody has just created the topic. Kafka's clients ask again
+// by themselves; those of HTTP should not have to.
+func (s *server) awaitOpen(ctx context.Context, topic *topics.View, i int32) {
+	if topic.Partition(i) != nil || topic.Meta.Partitions[i].Leader != s.NodeID {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	again := time.NewTicker(time.Millisecond)
+	defer again.Stop()
+	for topic.Partition(i) == nil {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// decisionTimeout bounds a wait for the controller.
+const decisionTimeout = 30 * time.Second
+
+// elsewhere returns the broker that leads all partitions of the call, this broker
+// if there are several: what others lead is then refused record by record.
+func (c *produceCall) elsewhere() kafka.BrokerID {
+	leader := kafka.NoBroker
+	for i := range c.records {
+		r := &c.records[i]
+		if r.err != nil {
+			return c.server.NodeID
+		}
+		of := c.topic.Meta.Partitions[r.partition].Leader
+		if i > 0 && of != leader {
+			return c.server.NodeID
+		}
+		leader = of
+	}
+	return leader
+}
+
+// choosePartitions gives every record its partition.
+func (c *produceCall) choosePartitions() {
+	n := int32(len(c.topic.Meta.Partitions))
+	for i := range c.records {
+		r := &c.records[i]
+		switch {
+		case r.partition >= n:
+			code, message := c.topic.NoPartition(r.partition)
+			r.err = &kafka.Error{Code: code, Message: message}
+		case r.partition >= 0:
+		case r.key != nil:
+			r.partition = kafka.PartitionOfKey(r.key, n)
+		case r.idempotencyKey != nil:
+			r.partition = kafka.PartitionOfKey(r.idempotencyKey, n)
+		default:
+			r.partition = c.topic.NextInTurn()
+		}
+	}
+}
+
+// await waits until what was appended is as safe as the call wants it.
+func (c *produceCall) await(ctx context.Context) {
+	if c.acks != partition.AcksAll {
+		return
+	}
+	c.timer.Reset(c.timeout)
+	defer c.timer.Stop()
+	expired := false
+	for i := range c.records {
+		r := &c.records[i]
+		if r.err != nil || r.sameAs >= 0 || r.part == nil {
+			continue
+		}
+		// The records of a batch have one and the same fate; the high watermark
+		// has passed most of them after the first wait.
+		if expired && r.part.HighWatermark() <= r.offset {
+			r.err = context.DeadlineExceeded
+		} else {
+			r.err = r.part.Await(ctx, c.timer.C, r.leaderEpoch, r.offset+1)
+		}
+		if errors.Is(r.err, context.DeadlineExceeded) {
+			expired = true
+			r.err = &kafka.Error{
+				Code: kafka.ErrRequestTimedOut,
+				Message: "the record was written but not acknowledged by every in-sync replica in " +
+					c.timeout.String() + ": try again, with an idempotency_key to have it once",
+			}
+		}
+	}
+}
+
+// answer writes the results.
+func (c *produceCall) answer(w http.ResponseWriter) error {
+	for i := range c.records {
+		r := &c.records[i]
+		if r.sameAs >= 0 && r.err == nil {
+			first := &c.records[r.sameAs]
+			r.partition, r.offset, r.timestampMs, r.err = first.partition, first.offset, first.timestampMs, first.err
+		}
+	}
+	out := c.out[:0]
+	if !c.several {
+		r := &c.records[0]
+		if r.err != nil {
+			return r.err
+		}
+		c.out = append(r.appendResult(append(out, '{')), '}', '\n')
+		answerJSON(w, http.StatusOK, c.out)
+		return nil
+	}
+	failed := 0
+	for i := range c.records {
+		if c.records[i].err != nil {
+			failed++
+		}
+	}
+	out = strconv.AppendInt(append(out, `{"failed":`...), int64(failed), 10)
+	out = append(out, `,"results":[`...)
+	for i := range c.records {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		r := &c.records[i]
+		if r.err == nil {
+			out = append(r.appendResult(append(out, '{')), '}')
+			continue
+		}
+		_, problem := problemOf(r.err)
+		out = appendJSON(out, problemBody{problem})
+	}
+	c.out = append(out, ']', '}', '\n')
+	status := http.StatusOK
+	if failed > 0 {
+		status = http.StatusMultiStatus
+	}
+	answerJSON(w, status, c.out)
+	return nil
+}
+
+// appendResult appends the fields of a Result.
+func (r *produceRecord) appendResult(out []byte) []byte {
+	out = strconv.AppendInt(append(out, `"partition":`...), int64(r.partition), 10)
+	out = strconv.AppendInt(append(out, `,"offset":`...), int64(r.offset), 10)
+	out = strconv.AppendInt(append(out, `,"timestamp":`...), seconds(r.timestampMs), 10)
+	return strconv.AppendInt(append(out, `,"timestamp_ms":`...), r.timestampMs, 10)
+}
+
+// seconds rounds milliseconds down.
+func seconds(ms int64) int64 { return time.UnixMilli(ms).Unix() }

@@ -1,0 +1,151 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// server answers the requests of the table.
+type server struct {
+	Services
+	broker Broker
+	log    requestLog
+	// origins keeps pages of other origins out: a browser would carry out what
+	// they say with all the rights of the machine that it runs on.
+	origins *http.CrossOriginProtection
+	// running are the requests that are being answered, those that wait for
+	// records included.
+	running atomic.Int64
+	// bodies is what the bodies of all requests may take together.
+	bodies  *semaphore.Weighted
+	buffers sync.Pool // Of *body.
+	pages   sync.Pool // Of *page.
+	calls   sync.Pool // Of *produceCall.
+}
+
+func newServer(b Broker, services Services) *server {
+	return &server{
+		Services: services, broker: b, origins: http.NewCrossOriginProtection(),
+		log:    requestLog{logger: services.Logger, lines: map[string]*loggedLine{}},
+		bodies: semaphore.NewWeighted(services.Broker().QueuedMaxRequestBytes),
+	}
+}
+
+// tracked notes whether an answer has begun.
+type tracked struct {
+	http.ResponseWriter
+	begun bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (t *tracked) WriteHeader(status int) {
+	t.begun = true
+	t.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (t *tracked) Write(p []byte) (int, error) {
+	t.begun = true
+	return t.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (t *tracked) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+
+// serve makes a handler of a row: it bounds how many requests are answered at a
+// time, and turns errors and panics into answers.
+func (s *server) serve(h handler) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		w := &tracked{ResponseWriter: rw}
+		defer s.recovered(w, r)
+		defer s.running.Add(-1)
+		if limit := int64(s.Broker().HTTPMaxRequests); s.running.Add(1) > limit {
+			s.fail(w, r, refuse(http.StatusTooManyRequests, kafka.ErrThrottlingQuotaExceeded,
+				"%d requests are being answered, which is the most at a time (http.max.requests): try again", limit))
+			return
+		}
+		if err := s.sameOrigin(r); err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		if r.ContentLength == 0 {
+			// There is no body to wait for: the time for it must not end a request
+			// that waits for records.
+			_ = http.NewResponseController(rw).SetReadDeadline(time.Time{})
+		}
+		if err := h(s, w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	}
+}
+
+// sameOrigin refuses a request that changes something and comes from a web page of
+// another origin.
+func (s *server) sameOrigin(r *http.Request) error {
+	if err := s.origins.Check(r); err != nil {
+		return refuse(http.StatusForbidden, kafka.ErrClusterAuthorizationFailed,
+			"the request comes from a web page of another origin: %v", err)
+	}
+	return nil
+}
+
+// recovered ends a request whose handler panicked, and no other: a stranger's
+// request must not end the process. What it was stands in the log.
+func (s *server) recovered(w *tracked, r *http.Request) {
+	v := recover()
+	if v == nil {
+		return
+	}
+	if v != http.ErrAbortHandler {
+		s.log.write(s.Now(), "request panicked", r, fmt.Errorf("panic: %v", v), "stack", string(debug.Stack()))
+	}
+	if v == http.ErrAbortHandler || w.begun {
+		panic(http.ErrAbortHandler) // Ends the connection: half an answer must not look whole.
+	}
+	w.Header().Set("Connection", "close")
+	answer(w, http.StatusInternalServerError, problemBody{Problem{
+		kafka.ErrUnknownServerError.String(), "the request made the broker fail: its log says how", false,
+	}})
+}
+
+// nothingHere answers what no row is for: the path is unknown, or the method is
+// not one of the path's.
+func (s *server) nothingHere(mux *http.ServeMux) handler {
+	return func(_ *server, _ http.ResponseWriter, r *http.Request) error {
+		var allowed []string
+		for _, method := range []string{"DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"} {
+			other := r.Clone(r.Context())
+			other.Method = method
+			if _, pattern := mux.Handler(other); pattern != "" && pattern != "/" {
+				allowed = append(allowed, method)
+			}
+		}
+		if len(allowed) == 0 {
+			return refuse(http.StatusNotFound, kafka.ErrResourceNotFound,
+				"there is nothing at %s: the API is described at /v1/openapi.json", clip(r.URL.Path))
+		}
+		allow := strings.Join(allowed, ", ")
+		return &httpError{
+			status: http.StatusMethodNotAllowed, code: kafka.ErrInvalidRequest, allow: allow,
+			message: fmt.Sprintf("%s is not a method of %s: use %s", clip(r.Method), clip(r.URL.Path), allow),
+		}
+	}
+}
+
+// clip bounds what a message repeats of a stranger's text.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
