@@ -169,6 +169,18 @@ func describe(value uint64, ok bool) string {
 // readAll consumes a topic from start to end and fails on a gap.
 func readAll(ctx context.Context, t *testing.T, addr, topic string) (map[place]uint64, map[uint64][]place) {
 	t.Helper()
+	at, values := map[place]uint64{}, map[uint64][]place{}
+	for _, r := range readRecords(ctx, t, addr, topic) {
+		p, v := place{r.Partition, r.Offset}, binary.BigEndian.Uint64(r.Value)
+		at[p] = v
+		values[v] = append(values[v], p)
+	}
+	return at, values
+}
+
+// readRecords is readAll for records of any kind.
+func readRecords(ctx context.Context, t *testing.T, addr, topic string) []*kgo.Record {
+	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -181,22 +193,20 @@ func readAll(ctx context.Context, t *testing.T, addr, topic string) (map[place]u
 	}
 	total := int64(0)
 	ends.Each(func(o kadm.ListedOffset) { total += o.Offset })
-	at, values, next := map[place]uint64{}, map[uint64][]place{}, map[int32]int64{}
-	for got := int64(0); got < total; {
+	var all []*kgo.Record
+	next := map[int32]int64{}
+	for int64(len(all)) < total {
 		fs := cl.PollFetches(ctx)
 		if err := fs.Err(); err != nil {
-			t.Fatalf("after %d of %d records: %v", got, total, err)
+			t.Fatalf("after %d of %d records: %v", len(all), total, err)
 		}
 		for r := range fs.RecordsAll() {
 			if r.Offset != next[r.Partition] {
 				t.Fatalf("partition %d: offset %d follows %d", r.Partition, r.Offset, next[r.Partition]-1)
 			}
 			next[r.Partition]++
-			got++
-			p, v := place{r.Partition, r.Offset}, binary.BigEndian.Uint64(r.Value)
-			at[p] = v
-			values[v] = append(values[v], p)
+			all = append(all, r)
 		}
 	}
-	return at, values
+	return all
 }

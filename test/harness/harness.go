@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -60,6 +61,7 @@ func FreeAddr(t testing.TB) string {
 // Broker is a broker process.
 type Broker struct {
 	Addr    string
+	HTTP    string // The address of HTTP, with StartHTTP.
 	DataDir string
 
 	t      testing.TB
@@ -85,6 +87,15 @@ func Start(t testing.TB, binary, dataDir string, args ...string) *Broker {
 	return b
 }
 
+// StartHTTP is Start for a broker whose HTTP address stays the same as well.
+func StartHTTP(t testing.TB, binary, dataDir string, args ...string) *Broker {
+	t.Helper()
+	address := FreeAddr(t)
+	b := Start(t, binary, dataDir, append([]string{"--http-listen", address}, args...)...)
+	b.HTTP = address
+	return b
+}
+
 // Restart starts the process again at the same address and data directory.
 func (b *Broker) Restart() {
 	b.t.Helper()
@@ -95,10 +106,11 @@ func (b *Broker) Restart() {
 
 // TryRestart is Restart for a start that may fail.
 func (b *Broker) TryRestart() error {
-	args := append([]string{
-		"start", "--listen", b.Addr, "--http-listen", "127.0.0.1:0",
-		"--cluster-listen", "127.0.0.1:0", "--data-dir", b.DataDir,
-	}, b.args...)
+	args := []string{"start", "--listen", b.Addr, "--cluster-listen", "127.0.0.1:0", "--data-dir", b.DataDir}
+	if !slices.Contains(b.args, "--http-listen") { // A flag counts once.
+		args = append(args, "--http-listen", "127.0.0.1:0")
+	}
+	args = append(args, b.args...)
 	b.cmd = exec.Command(b.binary, args...)
 	b.cmd.Stdout, b.cmd.Stderr = &b.log, &b.log
 	if err := b.cmd.Start(); err != nil {
