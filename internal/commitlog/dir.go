@@ -81,8 +81,8 @@ type Dir struct {
 
 // OpenDir opens a data directory, making it if need be, and recovers all of its
 // logs: what is newer than the checkpoint is read, torn tails are cut, the
-// journal is replayed, and all that was found is synced. Nothing is changed
-// before the lock is held and the format is known.
+// journal is replayed, and what neither it nor the checkpoint knows to be durable
+// is synced. Nothing is changed before the lock is held and the format is known.
 func OpenDir(fsys vfs.FS, o DirOptions) (*Dir, error) {
 	o.setDefaults()
 	lock, err := fsys.Lock(lockName)

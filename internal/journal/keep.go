@@ -9,8 +9,8 @@ import (
 
 // Keep ends a recovery and gives nothing up: what Replay reported stays needed
 // until the logs' own files are synced, as if it had been enqueued just now. So
-// a start after a crash need not wait for the disk. It takes the place of Reset,
-// and is called while Run is not running.
+// a start after a crash waits for one sync, of the journal's newest file. It takes
+// the place of Reset, and is called while Run is not running.
 //
 // find returns the log of an id, in whose own files all of Replay's entries are
 // now, durable there or not; or nil if it has them not. Keep reports false, and
@@ -23,6 +23,12 @@ func (j *Journal) Keep(find func(kafka.TopicIDPartition) Log) (bool, error) {
 	entries, ok, err := j.liveEntries(find)
 	if !ok || err != nil {
 		return false, err
+	}
+	// A kill may have come between the newest frame and its sync: the frame was
+	// found, and would be gone after a loss of power.
+	cur := j.files.current
+	if err := cur.handle.Sync(); err != nil {
+		return false, fmt.Errorf("keep journal: sync %s: %w", cur.name, err)
 	}
 	j.files.startAtNeeded()
 	j.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/strandline/strandline/internal/journal"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
 
@@ -116,6 +118,44 @@ func TestDamageInTheMiddleIsCorruption(t *testing.T) {
 		if !errors.As(err, &corrupt) {
 			t.Errorf("byte %d of a frame in the middle flipped: %v", at, err)
 		}
+	}
+}
+
+// TestKeepMakesTheNewestFrameDurable kills the process between the write of a
+// frame and its sync, and cuts the power after the next start: what that start
+// took for durable must still be there.
+func TestKeepMakesTheNewestFrameDurable(t *testing.T) {
+	mem := memfs.New()
+	fsys := errorfs.Wrap(mem, nil)
+	j, stop := start(t, fsys, small())
+	l := openLog(t, fsys, 1)
+	must(t, fsys.SyncDir("."))
+	warmUp(t, j, l)
+	fsys.SetInjector(errorfs.Matching("sync", "journal/*", syscall.EIO)) // It never comes to it.
+	must(t, l.append(j, seal(101)))
+	if err := l.wait(l.end); err == nil {
+		t.Fatal("acknowledged without a sync")
+	}
+	stop()
+
+	j, err := journal.Open(mem, "journal", small())
+	must(t, err)
+	l = openLog(t, mem, 1)
+	must(t, j.Replay(l.replay))
+	durable := j.Coverage(l.id).End()
+	if durable != l.end {
+		t.Fatalf("durable below %d of %d: the frame was not found", durable, l.end)
+	}
+	kept, err := j.Keep(func(kafka.TopicIDPartition) journal.Log { return l })
+	must(t, err, j.Close())
+	if !kept {
+		t.Fatal("not kept")
+	}
+	after, err := journal.Open(mem.CrashClone(1, 0), "journal", small())
+	must(t, err)
+	defer func() { must(t, after.Close()) }()
+	if got := after.Coverage(l.id).End(); got != durable {
+		t.Errorf("durable below %d after a loss of power, %d before", got, durable)
 	}
 }
 
