@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/strandline/strandline/strandlinetest"
 )
 
 // consumed is the answer to a consume request.
@@ -195,6 +198,46 @@ func TestHTTPConsumeRefusals(t *testing.T) {
 		{400, "seek", `{"group":"g","partition":-1,"offset":0}`, "numbered from 0"},
 	} {
 		c.want(q.status, q.words, "POST", path+q.what, q.body)
+	}
+}
+
+// TestHTTPConsumeIsPaidFor: while the bodies of others take all the memory there
+// is, records are refused, and are there afterwards.
+func TestHTTPConsumeIsPaidFor(t *testing.T) {
+	srv, c := startHTTP(t, strandlinetest.WithSetting("queued.max.request.bytes", "1048576"),
+		strandlinetest.WithSetting("socket.request.max.bytes", "1048576"))
+	c.createTopic("t", 1)
+	raw := "Content-Type: application/octet-stream"
+	c.want(200, "", "POST", "/v1/topics/t/produce", strings.Repeat("x", 300_000), raw)
+	var slow []net.Conn
+	for range 2 { // Each holds half a MiB.
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", srv.HTTPAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow = append(slow, conn)
+		fmt.Fprintf(conn, "POST /v1/topics/t/produce HTTP/1.1\r\nHost: x\r\n%s\r\nContent-Length: 500000\r\n\r\n%s",
+			raw, strings.Repeat("x", 300_000))
+	}
+	until := func(status int, query string) string {
+		t.Helper()
+		for deadline := time.Now().Add(20 * time.Second); ; {
+			got, text := c.ask("GET", "/v1/topics/t/consume?"+query, "")
+			if got == status {
+				return text
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d %.200s", got, text)
+			}
+		}
+	}
+	until(429, "partition=0&offset=0")
+	c.want(429, `THROTTLING_QUOTA_EXCEEDED.*queued.max.request.bytes`, "GET", "/v1/topics/t/consume?group=g", "")
+	for _, conn := range slow {
+		_ = conn.Close()
+	}
+	if text := until(200, "group=g"); !strings.Contains(text, `"offset":0,`) {
+		t.Errorf("the refused record is gone: %.200s", text)
 	}
 }
 

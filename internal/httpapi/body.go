@@ -39,9 +39,13 @@ type body struct {
 	taken  int64 // Of the server's budget; bytes may grow to it.
 }
 
-// readBody reads the request's body. The caller releases it, after which nothing
-// of it may be used.
-func (s *server) readBody(w http.ResponseWriter, r *http.Request) (*body, error) {
+// maxCommandBytes bounds a body that is decoded into values: a few bytes of it
+// can become many in memory, and no budget counts those.
+const maxCommandBytes = 1 << 20
+
+// readBody reads the request's body, of at most so many bytes. The caller releases
+// it, after which nothing of it may be used.
+func (s *server) readBody(w http.ResponseWriter, r *http.Request, most int64) (*body, error) {
 	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, refuse(http.StatusUnsupportedMediaType, kafka.ErrInvalidRequest,
 			"bodies in Content-Encoding %s are not read: send it as it is", clip(e))
@@ -50,7 +54,7 @@ func (s *server) readBody(w http.ResponseWriter, r *http.Request) (*body, error)
 	if b == nil {
 		b = &body{server: s}
 	}
-	if err := b.read(w, r); err != nil {
+	if err := b.read(w, r, most); err != nil {
 		w.Header().Set("Connection", "close") // Nobody knows where the next request begins.
 		b.release()
 		return nil, err
@@ -67,11 +71,14 @@ func (b *body) release() {
 	}
 }
 
-func (b *body) read(w http.ResponseWriter, r *http.Request) error {
-	limit := int64(b.server.Broker().SocketRequestMaxBytes)
+func (b *body) read(w http.ResponseWriter, r *http.Request, most int64) error {
+	limit, setting := int64(b.server.Broker().SocketRequestMaxBytes), " (socket.request.max.bytes)"
+	if most < limit {
+		limit, setting = most, ""
+	}
 	tooLarge := func() error {
 		return refuse(http.StatusRequestEntityTooLarge, kafka.ErrMessageTooLarge,
-			"the body is larger than %d bytes (socket.request.max.bytes): send fewer records at a time", limit)
+			"the body is larger than %d bytes%s: send less at a time", limit, setting)
 	}
 	if r.ContentLength > limit {
 		return tooLarge()
@@ -160,17 +167,18 @@ func wrongType(got, wanted string) error {
 		"the body is %s%s: send it with Content-Type: %s", clip(got), hint, wanted)
 }
 
-// decode reads the request's JSON body into the struct that v points to.
-func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) error {
+// decode reads the request's JSON body into the struct that v points to. It
+// returns the body as well, for whom the request may be passed on to.
+func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) ([]byte, error) {
 	if got := contentType(r); got != typeJSON {
-		return wrongType(got, typeJSON)
+		return nil, wrongType(got, typeJSON)
 	}
-	b, err := s.readBody(w, r)
+	b, err := s.readBody(w, r, maxCommandBytes)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer b.release()
-	return decodeJSON(b.bytes, v)
+	return slices.Clone(b.bytes), decodeJSON(b.bytes, v)
 }
 
 // decodeJSON reads JSON into the struct that v points to. Nothing of v aliases it.

@@ -37,7 +37,7 @@ func (s *server) commit(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var req CommitRequest
-	body, err := s.decodeKeeping(w, r, &req)
+	body, err := s.decode(w, r, &req)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *server) seek(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var req SeekRequest
-	body, err := s.decodeKeeping(w, r, &req)
+	body, err := s.decode(w, r, &req)
 	if err != nil {
 		return err
 	}
@@ -133,20 +133,6 @@ func (q *SeekRequest) place() (session.Place, error) {
 		return session.Place{}, badRequest("the timestamp is out of range")
 	}
 	return places[0], nil
-}
-
-// decodeKeeping is decode that returns the body as well, for whom the request may
-// be passed on to.
-func (s *server) decodeKeeping(w http.ResponseWriter, r *http.Request, v any) ([]byte, error) {
-	if got := contentType(r); got != typeJSON {
-		return nil, wrongType(got, typeJSON)
-	}
-	b, err := s.readBody(w, r)
-	if err != nil {
-		return nil, err
-	}
-	defer b.release()
-	return slices.Clone(b.bytes), decodeJSON(b.bytes, v)
 }
 
 // passToCoordinator passes a request on to the broker that coordinates a group.

@@ -332,7 +332,13 @@ func (c *reading) leader(ctx context.Context) (kafka.BrokerID, error) {
 
 // read reads a page of records and notes where to read on.
 func (c *reading) read(ctx context.Context, wait time.Duration, p *page) (session.Batch, error) {
+	mark := p.Mark()
 	b, err := c.readOnce(ctx, wait, p)
+	if err == nil && p.unpaid() {
+		b.Return()
+		p.Rewind(mark)
+		return session.Batch{}, noMemory()
+	}
 	if errors.Is(err, context.Canceled) { // Or else the client is gone, and it makes no difference.
 		err = &kafka.Error{Code: kafka.ErrCoordinatorNotAvailable, Message: "the broker is stopping: ask another one, or try again"}
 	}

@@ -103,6 +103,21 @@ func TestNothingHere(t *testing.T) {
 	}
 }
 
+// A body that becomes values in memory has a bound of its own, however it comes.
+func TestCommandsAreBounded(t *testing.T) {
+	h := httpapi.New(&broker{}, noServices())
+	for _, announced := range []bool{true, false} {
+		r := httptest.NewRequest("POST", "/v1/topics", strings.NewReader(`{"configs":{"`+strings.Repeat("x", 1<<20)+`":""}}`))
+		if !announced {
+			r.ContentLength = -1
+		}
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != http.StatusRequestEntityTooLarge {
+			t.Errorf("announced %t: %d %.200s", announced, w.Code, w.Body)
+		}
+	}
+}
+
 // A handler that panics ends its request, and no other: with an answer if it had
 // not begun one, else with the connection.
 func TestPanics(t *testing.T) {

@@ -16,6 +16,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -60,7 +61,7 @@ type BatchResults struct {
 }
 
 func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
-	b, err := s.readBody(w, r)
+	b, err := s.readBody(w, r, math.MaxInt64)
 	if err != nil {
 		return err
 	}

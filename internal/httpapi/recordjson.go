@@ -82,6 +82,11 @@ func (p *page) Rewind(mark int) {
 	p.out = p.out[:mark]
 }
 
+// unpaid reports whether less than half of what the page holds was to be had of
+// the budget, which the first record of a page does not wait for. Such a page is
+// not kept: a client may take its time to read it.
+func (p *page) unpaid() bool { return p.more && 2*p.taken < int64(len(p.out)) }
+
 // empty makes the page ready for the next records of a stream.
 func (p *page) empty() {
 	p.server.bodies.Release(p.taken)

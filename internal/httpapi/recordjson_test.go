@@ -104,6 +104,33 @@ func TestPageRewinds(t *testing.T) {
 	}
 }
 
+// TestPageIsPaidFor: what the budget has no room for is not kept.
+func TestPageIsPaidFor(t *testing.T) {
+	small, large := &record.Record{Value: make([]byte, 100)}, &record.Record{Value: make([]byte, 1<<20)}
+	for _, c := range []struct {
+		name    string
+		left    int64
+		records []*record.Record
+		want    bool
+	}{
+		{"nothing to pay", 0, nil, false},
+		{"nothing left", 0, []*record.Record{small}, true},
+		{"a step left", pageStep, []*record.Record{small}, false},
+		{"a step left for a large one", pageStep, []*record.Record{large}, true},
+		{"a step left for a large one behind another", pageStep, []*record.Record{small, large}, true},
+		{"enough left", 64 << 20, []*record.Record{small, large}, false},
+	} {
+		p := testPage(inArray)
+		p.server.bodies.TryAcquire(64<<20 - c.left)
+		for _, r := range c.records {
+			p.Add(1, r)
+		}
+		if got := p.unpaid(); got != c.want {
+			t.Errorf("%s: unpaid %t", c.name, got)
+		}
+	}
+}
+
 // TestForms: a line each, and an event each whose id says where it is.
 func TestForms(t *testing.T) {
 	r := &record.Record{Offset: 5, Timestamp: -1500}

@@ -115,7 +115,7 @@ func (s *server) createTopic(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var body CreateTopicRequest
-	if err := s.decode(w, r, &body); err != nil {
+	if _, err := s.decode(w, r, &body); err != nil {
 		return err
 	}
 	if body.Name == "" {
@@ -235,7 +235,7 @@ func (s *server) patchTopic(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var body PatchTopicRequest
-	if err := s.decode(w, r, &body); err != nil {
+	if _, err := s.decode(w, r, &body); err != nil {
 		return err
 	}
 	if body.Partitions == nil && body.Configs == nil {
