@@ -251,6 +251,9 @@ func (s *session) rewind(ctx context.Context) error {
 	}
 	for i, number := range assigned {
 		h := s.holdingLocked(number)
+		if h == nil {
+			continue // A group that was begun anew may have the same generation again.
+		}
 		at := committed[i]
 		if at == kafka.NoOffset && h.part != nil {
 			at = resetTo(h.part, reset)
