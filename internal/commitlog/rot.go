@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 
@@ -102,11 +103,12 @@ func (l *Log) isBeginning(at boundary, size int64) (bool, error) {
 	if err != nil || h.end().position <= size || size-at.position > 1<<30 {
 		return false, nil
 	}
-	body := make([]byte, size-at.position-attributesPosition)
-	if err := readFull(l.w.file, body, at.position+attributesPosition); err != nil {
-		return false, err
+	sum := crc32.New(castagnoli)
+	from := at.position + attributesPosition
+	if _, err := io.CopyN(sum, io.NewSectionReader(l.w.file, from, size-from), size-from); err != nil {
+		return false, fmt.Errorf("read at position %d: %w", from, err)
 	}
-	return crc32.Checksum(body, castagnoli) != binary.BigEndian.Uint32(b[crcPosition:]), nil
+	return sum.Sum32() != binary.BigEndian.Uint32(b[crcPosition:]), nil
 }
 
 // endOfBatches returns the offset after the last of the batches that follow one
