@@ -397,3 +397,31 @@ func TestCodeMapIsComplete(t *testing.T) {
 		}
 	}
 }
+
+// A decision is cited by its number, so each has one of its own, and says it.
+func TestDecisionsHaveNumbersOfTheirOwn(t *testing.T) {
+	top, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(top, "docs", "decisions", "*.md"))
+	if err != nil || len(files) == 0 {
+		t.Fatal("no decisions", err)
+	}
+	seen := map[string]string{}
+	for _, file := range files {
+		name := filepath.Base(file)
+		number, _, _ := strings.Cut(name, "-")
+		if other := seen[number]; other != "" {
+			t.Errorf("docs/decisions: %s and %s have one number", other, name)
+		}
+		seen[number] = name
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if number != "000" && !strings.HasPrefix(string(text), "# "+number+": ") {
+			t.Errorf("docs/decisions/%s does not begin with its number", name)
+		}
+	}
+}
