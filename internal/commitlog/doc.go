@@ -43,9 +43,8 @@
 //   - Truncation: see TruncateTo.
 //   - Compaction: see ReplaceSegments.
 //   - Checkpoint: two files are written in turn, so one of them is whole.
-//   - Recovery itself: it changes nothing but torn tails, and the journal is
-//     emptied only after everything that was found or replayed is synced and
-//     the checkpoint says so.
+//   - Recovery itself: it changes nothing but torn tails, and the journal is kept,
+//     or emptied only after everything that was found or replayed is synced.
 //
 // A torn tail looks like rot in the newest data. What tells them apart:
 //

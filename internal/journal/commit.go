@@ -16,10 +16,10 @@ const fileSyncers = 16
 
 // Run commits what is enqueued until ctx ends; what was enqueued before that
 // is still committed. After a failure it goes on to refuse what comes. It is
-// called once, after Reset if Replay had something to report.
+// called once, after Keep or Reset if Replay had something to report.
 func (j *Journal) Run(ctx context.Context) error {
 	if len(j.recovered) > 0 {
-		return errors.New("run journal: entries were recovered, Reset comes first")
+		return errors.New("run journal: entries were recovered, Keep or Reset comes first")
 	}
 	var background sync.WaitGroup
 	background.Go(func() { (&recycler{Journal: j, last: time.Now()}).run(ctx) }) // Ends with ctx; awaited below.

@@ -172,8 +172,8 @@ func (h *history) drops(m mark, e Entry) bool {
 	return e.Kind == Append && i < len(h.cuts) && e.BaseOffset >= h.cuts[i].to
 }
 
-// Coverage returns what the journal, as it was opened, knows of a log. Reset
-// forgets it.
+// Coverage returns what the journal, as it was opened, knows of a log. Keep
+// and Reset forget it.
 func (j *Journal) Coverage(id kafka.TopicIDPartition) Coverage {
 	if h := j.histories[id]; h != nil {
 		return h.coverage

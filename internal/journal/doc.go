@@ -59,14 +59,16 @@
 //	making a file            a ".new" file         ignored; written over later
 //	writing a frame          part of a frame       the journal ends before it;
 //	                                               nobody was told it is durable
-//	between frame and acks   a whole frame         replayed: more than was acked
+//	between frame and acks   a whole frame         replayed: more than was acked;
+//	                                               not synced perhaps, so Keep does
 //	syncing own files        part of the bytes     not acked; the log cuts its tail
 //	before a synced entry    a truncation before   not acked; the replay may cut it
 //	                         newer bytes
 //	recycling                entries in both       skipped: the log has them
 //	before the first frame   a free file with old  lower sequences, not needed
 //	of a reused file         frames
-//	replay, before Reset     the same entries      replayed again
+//	replay, before Reset,    the same entries      replayed again
+//	or after Keep
 //
 // Own files may be newer than an entry: a log that was cut to 50 and synced can
 // meet an older append at 2000. Replay leaves out what a later truncation cuts
@@ -99,10 +101,10 @@
 //
 // # Who may call what
 //
-// Open, Replay, Reset and Close are called by the owner, not at the same time
-// as Run. Run is the committer and owns the background work, which zeroes new
-// files, has busy logs written back and recycles. Enqueue, EnqueueSync, Truncate, Forget
-// and Stats may be called from any goroutine. Lock order: a log's write lock,
+// Open, Replay, Keep, Reset and Close are called by the owner, not at the same
+// time as Run. Run is the committer and owns the background work, which zeroes
+// new files, has busy logs written back and recycles. Enqueue, EnqueueSync,
+// Truncate, Forget and Stats may be called from any goroutine. Lock order: a log's write lock,
 // then Journal.mu, then fileSet.mu. No lock of the journal is held while a
 // method of a Log runs, but for recycleMu around SyncFiles.
 //

@@ -112,7 +112,7 @@ type Journal struct {
 	log   *slog.Logger
 	files *fileSet
 
-	// recovered is what Open found and Reset has not yet dropped.
+	// recovered is what Open found, until Keep or Reset.
 	recovered []frame
 	// histories are of the logs with entries in what was recovered.
 	histories map[kafka.TopicIDPartition]*history
