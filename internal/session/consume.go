@@ -107,6 +107,9 @@ func (s *session) consume(ctx context.Context, r *Consume, begun time.Time, sink
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		if err := ctx.Err(); err != nil {
+			return Batch{}, err
+		}
 		st := s.state()
 		until := begun.Add(r.Wait)
 		switch {
@@ -314,8 +317,11 @@ func (s *session) release(r *round, current bool) bool {
 func (s *session) current(ctx context.Context) bool {
 	code, err := s.heartbeat(ctx)
 	switch {
-	case err != nil:
+	case ctx.Err() != nil:
 		return false
+	case err != nil:
+		// Until the session has joined again it is not ready, and nobody reads in
+		// vain; what keeps it from joining is told to callers.
 	case code == kafka.ErrNone:
 		return true
 	case code == kafka.ErrRebalanceInProgress:

@@ -422,6 +422,27 @@ func TestSeek(t *testing.T) {
 	})
 }
 
+// TestCoordinatorLost: a session whose coordinator is gone is not asked again and
+// again for records that it may not hand out, and goes on when it is back.
+func TestCoordinatorLost(t *testing.T) {
+	run(t, 0, func(t *testing.T, w *world) {
+		w.createTopic("t", 1, 1)
+		w.produce("t", 0, record.CodecNone, "a", "b")
+		got, _ := w.consume(session.Consume{MaxBytes: 1})
+		want(t, got, "0:0=a")
+		w.setDown(true)
+		began := time.Now()
+		_, err := w.sessions.Consume(t.Context(), session.Consume{Group: "g", Topic: "t", MaxBytes: 1}, &page{})
+		wantCode(t, err, kafka.ErrCoordinatorLoadInProgress, "loading")
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("refused after %v", took)
+		}
+		w.setDown(false)
+		got, _ = w.consume(session.Consume{})
+		want(t, got, "0:1=b")
+	})
+}
+
 // TestAutoCommit commits at the next call what the one before was given.
 func TestAutoCommit(t *testing.T) {
 	run(t, 0, func(t *testing.T, w *world) {
