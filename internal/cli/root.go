@@ -12,6 +12,9 @@ import (
 	"github.com/strandline/strandline/internal/nearest"
 )
 
+// defaultBroker is where a broker listens, and where commands look for one.
+const defaultBroker = "127.0.0.1:9092"
+
 const rootLong = `Strandline is a message queue of the log kind that speaks the Kafka protocol.
 
   strandline start                        a complete single-node queue in ./strandline-data
@@ -45,7 +48,7 @@ func newRoot(a *app) *cobra.Command {
 }
 
 func (a *app) addGlobalFlags(f *pflag.FlagSet) {
-	f.StringSliceVarP(&a.flags.brokers, "brokers", "b", []string{"127.0.0.1:9092"},
+	f.StringSliceVarP(&a.flags.brokers, "brokers", "b", []string{defaultBroker},
 		"addresses of one or more brokers, `HOST:PORT,...`")
 	f.DurationVar(&a.flags.timeout, "timeout", 15*time.Second,
 		"how long to wait for a broker's answer")

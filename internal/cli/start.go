@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/vfs"
 )
 
 // BrokerOptions say how to run a broker.
@@ -65,7 +67,7 @@ func (s *startFlags) register(f *pflag.FlagSet) {
 		"`directory` to keep everything in")
 	f.BoolVar(&s.inMemory, "in-memory", false,
 		"keep everything in memory instead: it is gone when the broker stops")
-	f.StringVarP(&s.broker.Listen, "listen", "l", "127.0.0.1:9092",
+	f.StringVarP(&s.broker.Listen, "listen", "l", defaultBroker,
 		"`address` to listen on for Kafka clients")
 	f.StringVar(&s.broker.Advertise, "advertise", "",
 		"`HOST[:PORT]` that clients are told to connect to (default the address listened on)")
@@ -198,6 +200,9 @@ func (s *start) startFailure(ctx context.Context, err error) error {
 	case strings.Contains(text, "address already in use"):
 		f.hint("Something else listens there, perhaps another strandline: use another --listen or " +
 			"--http-listen.")
+	case errors.Is(err, vfs.ErrLocked):
+		f.hint("Another strandline runs on %s: use that one, stop it, or give this one a --data-dir "+
+			"of its own.", s.broker.DataDir)
 	case strings.Contains(text, "permission denied"):
 		f.hint("Choose a --data-dir and ports that this user may use.")
 	}
@@ -224,8 +229,12 @@ func (s *start) banner(b Broker, took time.Duration) {
 	if addr := b.HTTPAddr(); addr != "" {
 		s.out.printf("  HTTP           %s\n", p.cyan("http://"+addr))
 	}
-	s.out.printf("  Try            echo hello | strandline produce greetings; strandline consume " +
-		"greetings\n")
+	brokers := ""
+	if b.Addr() != defaultBroker {
+		brokers = " -b " + b.Addr()
+	}
+	s.out.printf("  Try            echo hello | strandline produce greetings%[1]s; strandline consume "+
+		"greetings%[1]s\n", brokers)
 	s.out.printf("Ctrl-C stops it.\n")
 	_ = s.out.flush() // A broker runs on without a reader of its banner.
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/strandline/strandline/internal/cli"
+	"github.com/strandline/strandline/internal/vfs"
 )
 
 // fakeBroker ends when it is closed, or at once if it has an error.
@@ -193,6 +196,32 @@ func TestStartFails(t *testing.T) {
 	s := startWith(t, nil, b)
 	if s.code != 1 || !strings.Contains(s.stderr.String(), "the broker stopped: the disk is gone") {
 		t.Errorf("code %d\n%s", s.code, &s.stderr)
+	}
+}
+
+// TestStartOnLockedDirectory: it says whose the directory is and what to do.
+func TestStartOnLockedDirectory(t *testing.T) {
+	var stderr bytes.Buffer
+	code := cli.Run(t.Context(), cli.Env{
+		Args: []string{"start", "--data-dir", "here"}, Stdin: strings.NewReader(""),
+		Stdout: io.Discard, Stderr: &stderr,
+		Start: func(context.Context, cli.BrokerOptions) (cli.Broker, error) {
+			return nil, fmt.Errorf("lock data directory: %w", vfs.ErrLocked)
+		},
+	})
+	if code != 1 || !strings.Contains(stderr.String(), "Another strandline runs on here") {
+		t.Errorf("code %d\n%s", code, &stderr)
+	}
+}
+
+// TestStartBannerCommandsReachTheBroker: what the banner says to try names the
+// address where that is not the one that commands use by default.
+func TestStartBannerCommandsReachTheBroker(t *testing.T) {
+	s := startWith(t, nil, newFakeBroker())
+	want := "strandline produce greetings -b 127.0.0.1:19999; " +
+		"strandline consume greetings -b 127.0.0.1:19999\n"
+	if !strings.Contains(s.stdout.String(), want) {
+		t.Errorf("the banner lacks %q\n%s", want, &s.stdout)
 	}
 }
 
