@@ -3,8 +3,8 @@
 //	srv := strandlinetest.Start(t)
 //	client, err := kgo.NewClient(kgo.SeedBrokers(srv.Addr()))
 //
-// The broker is the product itself, not a fake: it replicates, syncs (to a disk
-// in memory) and rebalances as it does in production.
+// The broker is the product itself, not a fake: it checks, syncs (to a disk in
+// memory) and rebalances as it does in production.
 package strandlinetest
 
 import (
