@@ -29,7 +29,8 @@ With --key-separator, what stands before the first separator of a line is the ke
 without one has no key. Records with the same key go to the same partition, as with every
 Kafka client.
 
-When all is sent it says how many records were acknowledged. Records that were not are
+When all is sent it says on a terminal how many records were acknowledged. Ctrl-C ends the
+reading: what was read is still sent, and the exit code is 130. Records that were not acknowledged are
 reported with the input and the line they come from, written to --failed-to if that is
 given, and the exit code is 1. A record that its topic refuses does not stop the others; a
 broker that is lost does. With --json, the report is one JSON document on the standard output.
@@ -125,11 +126,17 @@ func (p *produce) run(cmd *cobra.Command, files []string) error {
 	if len(files) == 0 && isTerminal(p.env.Stdin) {
 		p.out.note("Each line is a record; Ctrl-D ends.")
 	}
-	p.send(ctx, client, inputs)
+	cut := p.send(ctx, client, inputs)
 	if !existed && p.report.acked() > 0 {
 		p.out.remark("Topic %s did not exist: the broker created it.", p.topic)
 	}
-	return p.report.finish(p.dials)
+	if err := p.report.finish(p.dials); err != nil {
+		return err
+	}
+	if cut && (len(files) > 0 || !isTerminal(p.env.Stdin)) { // At a terminal it is a way to end.
+		return newFailure(exitInterrupted, "interrupted: what had been read was sent, the rest of the input was not")
+	}
+	return nil
 }
 
 // options checks the flags and makes of them what the client takes.

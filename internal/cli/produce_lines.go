@@ -92,8 +92,8 @@ func parseHeaders(items []string) ([]kgo.RecordHeader, error) {
 
 // send reads the inputs and hands every record to the client. It returns when
 // the fate of each is known. An interruption ends the reading; what was read is
-// still sent.
-func (p *produce) send(ctx context.Context, client *kgo.Client, inputs []input) {
+// still sent, and send says whether the reading was cut short by it.
+func (p *produce) send(ctx context.Context, client *kgo.Client, inputs []input) (cut bool) {
 	var stop atomic.Bool
 	done := make(chan struct{})
 	go func() { // Ends with the inputs; an interrupted read of a terminal ends with the process.
@@ -120,12 +120,13 @@ func (p *produce) send(ctx context.Context, client *kgo.Client, inputs []input) 
 			}
 		case <-ctx.Done():
 			stop.Store(true)
-			running = false
+			running, cut = false, true
 		}
 	}
 	p.out.progress("")
 	// The delivery timeout of the client ends this.
 	_ = client.Flush(context.WithoutCancel(ctx))
+	return cut
 }
 
 func (p *produce) sendInput(ctx context.Context, client *kgo.Client, in input, stop *atomic.Bool) error {
