@@ -76,6 +76,27 @@ func TestForeignDirectory(t *testing.T) {
 	}
 }
 
+func TestDirectoryOfAnotherProgram(t *testing.T) {
+	for name, refused := range map[string]bool{"main.go": true, "bin": true, "lost+found": false, ".gitkeep": false} {
+		fsys := memfs.New()
+		if err := fsys.MkdirAll(name); err != nil {
+			t.Fatal(err)
+		}
+		d, err := commitlog.OpenDir(fsys, commitlog.DirOptions{Fresh: testMeta})
+		if refused != (err != nil && strings.Contains(err.Error(), name)) {
+			t.Errorf("open beside %s: %v", name, err)
+		}
+		if d != nil {
+			if err := d.Close(true); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := fsys.Stat("meta.properties"); refused == (err == nil) {
+			t.Errorf("beside %s: meta.properties: %v", name, err)
+		}
+	}
+}
+
 func TestNothingOnDiskBeforeTheFirstAppend(t *testing.T) {
 	watched := errorfs.Wrap(memfs.New(), nil)
 	d := openDir(t, watched)

@@ -97,5 +97,23 @@ func refuseOrphans(fsys vfs.FS) error {
 			return err
 		}
 	}
+	return refuseForeign(fsys)
+}
+
+// refuseForeign refuses a directory in which other programs keep their files. A
+// new file system's lost+found and hidden files are no reason.
+func refuseForeign(fsys vfs.FS) error {
+	entries, err := fsys.ReadDir(".")
+	if err != nil {
+		return fmt.Errorf("look into the data directory: %w", err)
+	}
+	for _, e := range entries {
+		name := e.Name()
+		own := strings.HasPrefix(name, metaName) || name == ballastName
+		if !own && name != "lost+found" && !strings.HasPrefix(name, ".") {
+			return fmt.Errorf("the directory is no data directory and not empty (%s): give --data-dir a new "+
+				"or an empty directory; nothing was changed", name)
+		}
+	}
 	return nil
 }
