@@ -27,6 +27,8 @@ func TestCreateTopicsRefusals(t *testing.T) {
 		{topicOf("old.topic", 1, 1), kafka.ErrTopicAlreadyExists, "already exists"},
 		{topicOf("old_topic", 1, 1), kafka.ErrInvalidTopicException, "collides with existing topic: old.topic"},
 		{topicOf("a/b", 1, 1), kafka.ErrInvalidTopicException, `has the character '/'`},
+		{topicOf("a\u00e9", 1, 1), kafka.ErrInvalidTopicException, `has the character 'é'`},
+		{topicOf("a\xff", 1, 1), kafka.ErrInvalidTopicException, `has the character '\xff'`},
 		{topicOf("", 1, 1), kafka.ErrInvalidTopicException, "may not be empty"},
 		{topicOf("..", 1, 1), kafka.ErrInvalidTopicException, "may not be called"},
 		{topicOf("none", 0, 1), kafka.ErrInvalidPartitions, "cannot have 0 partitions"},

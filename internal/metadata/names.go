@@ -2,7 +2,9 @@ package metadata
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // Names of the topics that brokers make for themselves.
@@ -32,9 +34,14 @@ func CheckTopicName(name string) error {
 		return fmt.Errorf("the topic name has %d characters: use at most %d", len(name), maxTopicName)
 	}
 	for i := range len(name) {
-		if c := name[i]; !nameByte(c) {
-			return fmt.Errorf("the topic name %q has the character %q: use %s", name, c, rule)
+		if nameByte(name[i]) {
+			continue
 		}
+		shown := fmt.Sprintf("'\\x%02x'", name[i])
+		if c, _ := utf8.DecodeRuneInString(name[i:]); c != utf8.RuneError {
+			shown = strconv.QuoteRune(c)
+		}
+		return fmt.Errorf("the topic name %q has the character %s: use %s", name, shown, rule)
 	}
 	return nil
 }
