@@ -77,7 +77,7 @@ func (c *creation) create(t *kmsg.CreateTopicsRequestTopic) (*metadata.TopicCrea
 	if err := c.checkName(t.Topic); err != nil {
 		return nil, err
 	}
-	values, err := c.checkConfigs(t.Configs)
+	values, err := c.checkConfigs(t.Topic, t.Configs)
 	if err != nil {
 		return nil, err
 	}
@@ -118,10 +118,12 @@ func (c *creation) checkName(name string) *kafka.Error {
 	return nil
 }
 
+const cleanupPolicy = "cleanup.policy"
+
 func (c *creation) checkConfigs(
-	configs []kmsg.CreateTopicsRequestTopicConfig,
+	name string, configs []kmsg.CreateTopicsRequestTopicConfig,
 ) (map[string]string, *kafka.Error) {
-	if len(configs) == 0 {
+	if len(configs) == 0 && name != metadata.OffsetsTopic {
 		return nil, nil
 	}
 	values := make(map[string]string, len(configs))
@@ -131,6 +133,10 @@ func (c *creation) checkConfigs(
 				"configs: %s. Leave the option out for the default", v.Name)
 		}
 		values[v.Name] = strings.TrimSpace(*v.Value)
+	}
+	if _, given := values[cleanupPolicy]; !given && name == metadata.OffsetsTopic {
+		// Whoever creates it: by age, the commits of groups that live on would go.
+		values[cleanupPolicy] = "compact"
 	}
 	if err := config.ValidateTopic(c.broker, values); err != nil {
 		return nil, refuse(kafka.ErrInvalidConfig, "%v", err)

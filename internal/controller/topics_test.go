@@ -61,6 +61,32 @@ func TestCreateTopicsRefusals(t *testing.T) {
 	w.checkReplayLaw()
 }
 
+// Someone who creates the groups' topic by hand need not know how it is to be
+// kept.
+func TestCreateOffsetsTopicIsCompacted(t *testing.T) {
+	w := newWorld(t, 1, nil)
+	req := createRequest()
+	req.Topics = append(req.Topics, topicOf(metadata.OffsetsTopic, 1, 1), topicOf("other", 1, 1))
+	_, records := w.CreateTopics(req)
+	if len(records) != 2 {
+		t.Fatalf("%d records, want 2", len(records))
+	}
+	for i, want := range []string{"compact", ""} {
+		created := records[i].(*metadata.TopicCreated)
+		if got := created.Config["cleanup.policy"]; got != want {
+			t.Errorf("%s: cleanup.policy is %q, want %q", created.Name, got, want)
+		}
+	}
+
+	given := newWorld(t, 1, nil)
+	req = createRequest()
+	req.Topics = append(req.Topics, topicOf(metadata.OffsetsTopic, 1, 1, "cleanup.policy=compact,delete"))
+	_, records = given.CreateTopics(req)
+	if got := records[0].(*metadata.TopicCreated).Config["cleanup.policy"]; got != "compact,delete" {
+		t.Errorf("a policy that was given became %q", got)
+	}
+}
+
 func TestCreateTopicsByAssignment(t *testing.T) {
 	w := newWorld(t, 3, nil)
 	assigned := func(partitions int32, replicas int16, lists ...[]int32) kmsg.CreateTopicsRequestTopic {
