@@ -76,7 +76,8 @@ type Dir struct {
 	lacksBallast  bool       // It was given back at this start.
 	room          [2]int64   // Bytes reserved for each of the files, as far as known.
 	doomed        []*segment // Unlinked once the checkpoint has their log start.
-	doomedMu      sync.Mutex
+	tombstones    []string   // Empty directories of deleted logs; see bury.
+	doomedMu      sync.Mutex // Guards both.
 }
 
 // OpenDir opens a data directory, making it if need be, and recovers all of its
@@ -264,8 +265,28 @@ func (d *Dir) Delete(id kafka.TopicIDPartition) error {
 		if err := d.fs.SyncDir(topicsDir); err != nil {
 			return err
 		}
-		return d.fs.RemoveAll(aside)
+		return d.bury(aside)
 	})
+}
+
+// bury removes what is in the directory of a deleted log. The directory itself
+// stays until a checkpoint no longer has the log: a start that finds neither
+// would report that its data is lost.
+func (d *Dir) bury(aside string) error {
+	entries, err := d.fs.ReadDir(aside)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := d.fs.RemoveAll(aside + "/" + e.Name()); err != nil {
+			return err
+		}
+	}
+	d.doomedMu.Lock()
+	d.tombstones = append(d.tombstones, aside)
+	d.doomedMu.Unlock()
+	d.env.changed.Store(true)
+	return nil
 }
 
 // Quarantine takes a log out of service and puts its directory aside, where
@@ -275,14 +296,14 @@ func (d *Dir) Quarantine(id kafka.TopicIDPartition) error {
 		if _, err := makeDir(d.fs, quarantineDir); err != nil {
 			return err
 		}
-		to := quarantineDir + "/" + logDirName(id)
-		if err := d.fs.RemoveAll(to); err != nil {
+		to, aside := quarantineDir+"/"+logDirName(id), l.dir+deletedSuffix
+		if err := errors.Join(d.fs.RemoveAll(to), d.fs.MkdirAll(aside), d.fs.SyncDir(topicsDir)); err != nil {
 			return err
 		}
 		if err := d.fs.Rename(l.dir, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return d.fs.SyncDir(quarantineDir)
+		return errors.Join(d.fs.SyncDir(quarantineDir), d.bury(aside))
 	})
 }
 

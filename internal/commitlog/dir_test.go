@@ -76,6 +76,54 @@ func TestForeignDirectory(t *testing.T) {
 	}
 }
 
+// TestDeleteThenCrash checks that a log which was deleted after the checkpoint
+// told of it is not taken for lost by the next starts.
+func TestDeleteThenCrash(t *testing.T) {
+	fsys := memfs.New()
+	events := &lossEvents{}
+	open := func() *commitlog.Dir {
+		t.Helper()
+		o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1, Events: events}
+		(&commitlog.JournalModel{}).Use(&o)
+		d, err := commitlog.OpenDir(fsys, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	d := open()
+	for id := range byte(2) {
+		l, err := d.Log(logID(id), commitlog.Options{Config: commitlog.DefaultConfig()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, 1, "x")}, 1, time.UnixMilli(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.SyncFiles(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Delete(logID(0)), d.Quarantine(logID(1))); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 { // The second start crashes before anything, the third after its checkpoint.
+		fsys = fsys.CrashClone(1, 0)
+		if logs := open().Logs(); len(logs) != 0 {
+			t.Errorf("logs after a crash: %v", logs)
+		}
+	}
+	if len(events.corrupt) != 0 {
+		t.Errorf("reported as corrupt: %v", events.corrupt)
+	}
+	if left, err := fsys.ReadDir("topics"); err != nil || len(left) != 0 {
+		t.Errorf("left in topics: %v, %v", left, err)
+	}
+}
+
 func TestDirectoryOfAnotherProgram(t *testing.T) {
 	for name, refused := range map[string]bool{"main.go": true, "bin": true, "lost+found": false, ".gitkeep": false} {
 		fsys := memfs.New()

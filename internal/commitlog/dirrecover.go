@@ -69,7 +69,7 @@ func (d *Dir) recoverLogs(c *checkpoint, lost bool) error {
 	for _, e := range dirs {
 		if strings.HasSuffix(e.Name(), deletedSuffix) {
 			deleted[e.Name()] = true
-			if err := d.fs.RemoveAll(topicsDir + "/" + e.Name()); err != nil {
+			if err := d.bury(topicsDir + "/" + e.Name()); err != nil {
 				d.options.Events.Problem("remove deleted log", err)
 			}
 			continue
@@ -90,7 +90,9 @@ func (d *Dir) recoverLogs(c *checkpoint, lost bool) error {
 		return err
 	}
 	for id, entry := range c.entries {
-		d.recoverBare(id, recovery{entry: &entry, cover: d.journal.Coverage(id)})
+		if !deleted[logDirName(id)+deletedSuffix] {
+			d.recoverBare(id, recovery{entry: &entry, cover: d.journal.Coverage(id)})
+		}
 	}
 	for _, id := range d.journal.Covered() {
 		if d.logs[id] == nil && !deleted[logDirName(id)+deletedSuffix] {
@@ -217,7 +219,7 @@ func (d *Dir) writeCheckpointFile(clean bool) error {
 	d.checkpointMu.Lock()
 	defer d.checkpointMu.Unlock()
 	d.env.changed.Store(false)
-	doomed := d.takeDoomed()
+	doomed, tombstones := d.takeDoomed()
 	d.sequence++
 	buf := beginCheckpoint(d.checkpointBuf, d.sequence, clean)
 	for _, l := range d.snapshotLogs() {
@@ -230,7 +232,15 @@ func (d *Dir) writeCheckpointFile(clean bool) error {
 	if err := d.writeSlot(buf); err != nil {
 		d.env.changed.Store(true)
 		d.doom(doomed)
+		d.doomedMu.Lock()
+		d.tombstones = append(d.tombstones, tombstones...)
+		d.doomedMu.Unlock()
 		return err
+	}
+	for _, name := range tombstones {
+		if err := d.fs.RemoveAll(name); err != nil {
+			d.options.Events.Problem("remove deleted log", err)
+		}
 	}
 	for _, s := range doomed {
 		if err := s.unlink(); err != nil {
@@ -278,12 +288,12 @@ func (d *Dir) doom(segments []*segment) {
 	d.doomedMu.Unlock()
 }
 
-func (d *Dir) takeDoomed() []*segment {
+func (d *Dir) takeDoomed() (segments []*segment, tombstones []string) {
 	d.doomedMu.Lock()
 	defer d.doomedMu.Unlock()
-	doomed := d.doomed
-	d.doomed = nil
-	return doomed
+	segments, tombstones = d.doomed, d.tombstones
+	d.doomed, d.tombstones = nil, nil
+	return segments, tombstones
 }
 
 // unlink removes a deleted segment's files and gives up the log's reference.
