@@ -66,7 +66,7 @@ func (d *Dir) freeBallastIfFull() error {
 func (e *env) sparing(write func() error) error {
 	for {
 		err := write()
-		if !isDiskFull(err) {
+		if !vfs.IsFull(err) {
 			return err
 		}
 		if freed, shrinkErr := e.shrinkBallast(); !freed || shrinkErr != nil {
@@ -146,8 +146,8 @@ func (d *Dir) resizeBallast(want int64) bool {
 		}
 		err = errors.Join(err, f.Truncate(want), f.Close())
 	}
-	if err != nil && !isDiskFull(err) {
+	if err != nil && !vfs.IsFull(err) {
 		d.options.Events.Problem("reserve ballast", err)
 	}
-	return !isDiskFull(err)
+	return !vfs.IsFull(err)
 }

@@ -423,7 +423,7 @@ func (d *Dir) closeClean() error {
 		g.Go(l.settle)
 	}
 	settled := g.Wait()
-	if settled != nil && !isDiskFull(settled) {
+	if settled != nil && !vfs.IsFull(settled) {
 		return settled
 	}
 	logs = slices.DeleteFunc(logs, func(l *Log) bool { return !l.isDirty() })

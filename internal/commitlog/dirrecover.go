@@ -37,7 +37,7 @@ func (d *Dir) recover(c *checkpoint, lost error) error {
 	}
 	if d.clean || d.env.changed.Load() {
 		switch err := d.writeCheckpointFile(false); {
-		case isDiskFull(err):
+		case vfs.IsFull(err):
 			// All is synced in the logs' own files: a crash costs another look.
 			d.options.Events.Problem("write checkpoint: the disk is full, and a next start takes longer", err)
 		case err != nil:
@@ -131,13 +131,6 @@ func (d *Dir) recoverBare(id kafka.TopicIDPartition, r recovery) {
 	d.logs[id] = l
 }
 
-// wholeSyncer is what a file system may offer besides: one sync of everything in
-// it. With hundreds of files it is many times cheaper than one each.
-type wholeSyncer interface{ SyncAll() error }
-
-// syncAllAbove is the number of logs above which one sync of everything is used.
-const syncAllAbove = 64
-
 // finishRecovery makes what was found durable. What the journal keeps is so
 // already, and its logs' own files are synced in the background; but for those
 // that recovery cut: batches may be lying behind the cut, and must be gone
@@ -148,8 +141,7 @@ func (d *Dir) finishRecovery(kept bool) error {
 		switch {
 		case len(l.w.dirty) == 0:
 		case kept && !l.w.rearranged && l.LogEndOffset() <= l.knownEnd:
-			l.durableEnd.Store(l.logEnd.Load())
-			l.w.enqueuedEnd = l.LogEndOffset()
+			l.takenAsDurable()
 		default:
 			found = append(found, l)
 		}
@@ -160,12 +152,9 @@ func (d *Dir) finishRecovery(kept bool) error {
 // syncLogs makes all that the logs have durable, by one sync of everything if
 // there are many. Nothing is appended to them meanwhile.
 func (d *Dir) syncLogs(logs []*Log) error {
-	all, ok := d.fs.(wholeSyncer)
-	ok = ok && len(logs) > syncAllAbove
-	if ok {
-		if err := all.SyncAll(); err != nil {
-			return fmt.Errorf("sync %d logs: %w", len(logs), err)
-		}
+	ok, err := vfs.SyncMany(d.fs, len(logs))
+	if err != nil {
+		return fmt.Errorf("sync %d logs: %w", len(logs), err)
 	}
 	g := errgroup.Group{}
 	g.SetLimit(2 * d.options.RecoveryThreads)
@@ -183,11 +172,16 @@ func (l *Log) syncWhole(synced bool) error {
 	if err := l.SyncFiles(); err != nil {
 		return fmt.Errorf("sync log %s: %w", l.id, err)
 	}
+	l.takenAsDurable()
+	return nil
+}
+
+// takenAsDurable notes that all of the log is durable, here or in the journal.
+func (l *Log) takenAsDurable() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.durableEnd.Store(l.logEnd.Load())
 	l.w.enqueuedEnd = l.LogEndOffset()
-	return nil
 }
 
 // tidyBytes is how far a segment grows between two syncs of its indexes, and
@@ -200,7 +194,7 @@ const (
 // checkpointIfChanged writes the checkpoint if some log's part of it moved.
 func (d *Dir) checkpointIfChanged() error {
 	for _, l := range d.snapshotLogs() {
-		if err := l.tidy(tidyBytes); isDiskFull(err) {
+		if err := l.tidy(tidyBytes); vfs.IsFull(err) {
 			l.reportRefused(err)
 		} else if err != nil {
 			d.options.Events.Problem("tidy log", err)

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
 )
 
 // reports keeps what went wrong with stored data from being told again and again,
@@ -99,7 +99,7 @@ func (l *Log) reportRefused(err error) {
 	switch {
 	case errors.As(err, &corrupt):
 		l.reportCorrupt(corrupt)
-	case isDiskFull(err) && l.env.reports.isFullNews():
+	case vfs.IsFull(err) && l.env.reports.isFullNews():
 		l.env.events.DiskFull(l.id, err)
 	}
 }
@@ -113,11 +113,6 @@ func (r *reports) isFullNews() bool {
 	}
 	r.full = now
 	return true
-}
-
-// isDiskFull tells whether an error goes away when space is freed.
-func isDiskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // Corruptions returns the damage that was found and not deleted since, oldest

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
 )
 
 // SyncFiles implements journal.Log: it makes everything appended so far durable
@@ -36,7 +37,7 @@ func (l *Log) SyncFiles() error {
 	full := false
 	if err == nil && epochs != nil {
 		err = l.env.sparing(func() error { return replaceFile(l.env.fs, l.dir+"/"+epochName, epochs, true) })
-		if full = isDiskFull(err); full {
+		if full = vfs.IsFull(err); full {
 			err = nil // The batches are safe; after a crash they say which epochs there were.
 		}
 	}

@@ -2,12 +2,12 @@ package journal
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/strandline/strandline/internal/vfs"
 )
 
 const (
@@ -16,8 +16,6 @@ const (
 	// another file.
 	growWithin = 10 * time.Second
 	growSyncs  = 16
-	// syncAllAbove is how many logs are worth one sync of everything first.
-	syncAllAbove = 64
 	// retryAfter is how long a full disk is left alone.
 	retryAfter = 10 * time.Second
 	// recycleSyncers bounds how many logs are synced at once in the
@@ -74,7 +72,7 @@ func (r *recycler) step(ctx context.Context) (done bool, err error) {
 			return false, nil
 		case ctx.Err() != nil:
 			return true, nil
-		case !isDiskFull(err):
+		case !vfs.IsFull(err):
 			return false, err
 		}
 		r.retry = now.Add(retryAfter)
@@ -91,11 +89,6 @@ func (r *recycler) step(ctx context.Context) (done bool, err error) {
 	return false, nil
 }
 
-// isDiskFull reports whether err goes away when space is freed.
-func isDiskFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
-
 // recycleFull makes all full files free. Every log with an entry in one has
 // its own files synced first, unless that happened since; one sync of a log
 // serves all files at once. It stops early, with nothing freed, once stopped
@@ -109,11 +102,9 @@ func (j *Journal) recycleFull(stopped func() bool) error {
 	}
 	covered := j.writtenSequence.Load()
 	logs := unsettled(files)
-	if all, ok := j.files.fs.(wholeSyncer); ok && len(logs) > syncAllAbove {
-		// It makes the many syncs that follow cheap, and replaces none.
-		if err := all.SyncAll(); err != nil {
-			return err
-		}
+	// It makes the many syncs that follow cheap, and replaces none.
+	if _, err := vfs.SyncMany(j.files.fs, len(logs)); err != nil {
+		return err
 	}
 	g := errgroup.Group{}
 	g.SetLimit(recycleSyncers)
@@ -133,9 +124,6 @@ func (j *Journal) recycleFull(stopped func() bool) error {
 	j.counters.recycled.Add(uint64(len(files)))
 	return nil
 }
-
-// wholeSyncer is what a file system may offer besides.
-type wholeSyncer interface{ SyncAll() error }
 
 // countUnsettled returns how many logs recycling would have to sync.
 func (j *Journal) countUnsettled() int {
