@@ -29,8 +29,8 @@ func mayImport() map[string][]string {
 			"record", "vfs", "vfs/osfs"),
 		"internal/broker": {everything},
 
-		"internal/metrics": in("api", "cleaner", "commitlog", "config", "group", "journal", "kafka", "keyring",
-			"metadata", "partition", "quorum", "tally", "wire"),
+		"internal/metrics": in("api", "cleaner", "commitlog", "config", "coordinator/groups", "group", "journal", "kafka",
+			"keyring", "metadata", "partition", "quorum", "tally", "wire"),
 		"internal/wire":  in("kafka", "netx", "tally", "vfs"),
 		"internal/tally": nil,
 		"internal/netx":  nil,

@@ -86,30 +86,12 @@ func (s *server) listGroups(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// inbox takes the reply of a group's machine.
-type inbox chan any
-
-// Complete implements shard.Caller.
-func (i inbox) Complete(response any) { i <- response }
-
 // ask runs a step of a group's machine and waits for the reply, which is one of
 // kmsg's, so that the machine can make a refusal of it.
 func (s *server) ask(
 	ctx context.Context, id string, step func(m *group.Shard, c *group.Context, fx *shard.Effects),
 ) (any, error) {
-	in := make(inbox, 1)
-	err := s.Groups.Do(id, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
-		step(m, &group.Context{NowMs: nowMs, Caller: in, Topics: groups.Topics{Image: s.Control.Image()}}, fx)
-	})
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case response := <-in:
-		return response, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return groups.Ask(ctx, s.Groups, id, group.Context{Topics: groups.Topics{Image: s.Control.Image()}}, step)
 }
 
 // groupIsElsewhere passes a request about a group on, if another broker

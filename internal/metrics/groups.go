@@ -6,9 +6,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/strandline/strandline/internal/coordinator/groups"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/kafka"
-	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
 )
 
@@ -112,7 +112,7 @@ func (l *lags) observe(to *scrape) {
 		group.Empty: 0, group.PreparingRebalance: 0, group.CompletingRebalance: 0, group.Stable: 0,
 	}
 	var seen []group.Observed
-	topics := imageTopics{l.sources.Image()}
+	topics := groups.Topics{Image: l.sources.Image()}
 	// A shard that is being loaded is told of once it is there.
 	_ = l.sources.Groups(func(s *group.Shard) {
 		s.Observe(topics, func(g group.Observed) {
@@ -162,25 +162,4 @@ func (s *scrape) lag(key lagKey, records int64, seconds float64) {
 	if !math.IsNaN(seconds) {
 		s.series("strandline_group_lag_seconds", seconds, labels)
 	}
-}
-
-// imageTopics lets groups resolve topics.
-type imageTopics struct{ image *metadata.Image }
-
-// Topic implements group.Topics.
-func (v imageTopics) Topic(name string) (kafka.TopicID, int32, bool) {
-	t := v.image.Topic(name)
-	if t == nil {
-		return kafka.TopicID{}, 0, false
-	}
-	return t.ID, int32(len(t.Partitions)), true
-}
-
-// TopicName implements group.Topics.
-func (v imageTopics) TopicName(id kafka.TopicID) (string, bool) {
-	t := v.image.TopicByID(id)
-	if t == nil {
-		return "", false
-	}
-	return t.Name, true
 }

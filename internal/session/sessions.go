@@ -23,15 +23,10 @@ import (
 	"github.com/strandline/strandline/internal/topics"
 )
 
-// Groups is the group coordinator.
-type Groups interface {
-	// Do runs one step of the machine that a group belongs to.
-	Do(group string, step func(m *group.Shard, nowMs int64, fx *shard.Effects)) error
-}
-
 // Options make Sessions.
 type Options struct {
-	Groups Groups
+	// Groups is the group coordinator.
+	Groups groups.Runner
 	// EnsureOffsets creates __consumer_offsets if it is not there.
 	EnsureOffsets func(context.Context) error
 	Topics        *topics.Directory
@@ -205,38 +200,26 @@ func (x *Sessions) forget(s *session) {
 	}
 }
 
-// answer takes the coordinator's reply.
-type answer chan kmsg.Response
-
-// Complete implements shard.Caller.
-func (a answer) Complete(response any) { a <- response.(kmsg.Response) }
-
 // ask sends a request to the coordinator of a group and waits for the reply.
 func (x *Sessions) ask(ctx context.Context, k key, req kmsg.Request) (kmsg.Response, error) {
 	id, ok := group.GroupID(req)
 	if !ok {
 		panic(fmt.Sprintf("session: %T is not about one group", req))
 	}
-	to := make(answer, 1)
-	err := x.o.Groups.Do(id, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
-		m.Handle(&group.Context{
-			NowMs: nowMs, Caller: to, ClientID: instancePrefix + k.member, ClientHost: "http",
-			Topics: groups.Topics{Image: x.o.Topics.Control.Image()},
-		}, req, fx)
-	})
+	from := group.Context{
+		ClientID: instancePrefix + k.member, ClientHost: "http",
+		Topics: groups.Topics{Image: x.o.Topics.Control.Image()},
+	}
+	r, err := groups.Ask(ctx, x.o.Groups, id, from,
+		func(m *group.Shard, c *group.Context, fx *shard.Effects) { m.Handle(c, req, fx) })
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil, refuse(kafka.ErrRequestTimedOut, "the coordinator of group %q did not answer in time: "+
+			"what came of the request is not known, so ask again", k.group)
+	}
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case r := <-to:
-		return r, nil
-	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, refuse(kafka.ErrRequestTimedOut, "the coordinator of group %q did not answer in time: "+
-				"what came of the request is not known, so ask again", k.group)
-		}
-		return nil, ctx.Err()
-	}
+	return r.(kmsg.Response), nil
 }
 
 // describe returns what the coordinator knows of a group.

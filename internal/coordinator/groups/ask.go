@@ -1,0 +1,44 @@
+package groups
+
+import (
+	"context"
+
+	"github.com/strandline/strandline/internal/coordinator/shard"
+	"github.com/strandline/strandline/internal/group"
+)
+
+// Runner runs one step of the machine that a group belongs to; a *Coordinator is
+// one.
+type Runner interface {
+	Do(group string, step func(m *group.Shard, nowMs int64, fx *shard.Effects)) error
+}
+
+// Ask runs a step of the machine of a group and waits for its reply, or until ctx
+// ends: what came of the step is not known then. The reply is one of kmsg's. The
+// caller says in from who asks; the time and the receiver of the reply are set
+// here.
+func Ask(
+	ctx context.Context, r Runner, id string, from group.Context,
+	step func(m *group.Shard, c *group.Context, fx *shard.Effects),
+) (any, error) {
+	in := make(inbox, 1)
+	err := r.Do(id, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
+		from.NowMs, from.Caller = nowMs, in
+		step(m, &from, fx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case response := <-in:
+		return response, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// inbox takes one reply.
+type inbox chan any
+
+// Complete implements shard.Caller.
+func (i inbox) Complete(response any) { i <- response }
