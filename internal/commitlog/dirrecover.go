@@ -25,6 +25,7 @@ func (d *Dir) recover(c *checkpoint, lost error) error {
 		return err
 	}
 	for _, l := range d.snapshotLogs() {
+		l.readBack = nil
 		l.checkShortfall()
 		l.clampStart()
 	}

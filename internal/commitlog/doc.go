@@ -34,6 +34,9 @@
 //
 //   - Append: part of the bytes. The tail is cut at the last whole batch whose CRC
 //     holds, then the journal's entries above the log's end are appended again.
+//   - A second crash: whole batches of an append that the first one took, where
+//     others were acknowledged since (stale.go). Those in the journal win. A
+//     producer snapshot above the checkpoint is of nobody knows what, and goes.
 //   - Roll: the new file empty or missing, or indexes of the old segment not
 //     written. An empty last segment is the active one; indexes are rebuilt.
 //   - Creation of a log: a directory without files, or none although the journal

@@ -254,32 +254,23 @@ func (x *loss) restart(t fataler, content []string, clean bool) {
 func TestAcknowledgedIsThereOrReported(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		x := newLoss(t)
-		for range rapid.IntRange(1, 30).Draw(t, "steps") {
-			switch rapid.SampledFrom([]string{
-				"append", "append", "append", "journal", "files", "checkpoint", "recycle", "roll", "truncate", "delete",
-			}).Draw(t, "step") {
-			case "append":
-				x.append(t, rapid.IntRange(1, 3).Draw(t, "records"))
-			case "journal":
-				x.must(t, x.journal.Round(false))
-			case "files":
-				x.must(t, x.journal.Round(true))
-			case "checkpoint":
-				x.must(t, x.dir.Checkpoint())
-			case "recycle":
-				x.must(t, x.journal.Recycle(x.dir))
-			case "roll":
-				x.must(t, x.log.Roll())
-			case "truncate":
-				to := rapid.IntRange(int(x.log.LogStartOffset()), len(x.values)).Draw(t, "to")
-				x.must(t, x.log.TruncateTo(kafka.Offset(to)))
-				x.values = x.values[:x.log.LogEndOffset()]
-				x.safe = min(x.safe, x.log.LogEndOffset())
-			case "delete":
-				x.must(t, x.log.DeleteRecords(max(x.log.LogStartOffset(), x.safe/2)))
+		for range rapid.IntRange(0, 2).Draw(t, "earlier lives") {
+			x.live(t)
+			x.end(t)
+			x.open(t)
+			content := x.content(t) // What was not acknowledged may be there.
+			if slices.Contains(content, "corrupt") || len(x.events.corrupt) > 0 {
+				t.Fatalf("damage was reported where there is none: %q, %q", content, x.events.corrupt)
 			}
+			for at := x.log.LogStartOffset(); at < x.safe; at++ {
+				if int(at) >= len(content) || content[at] != x.values[at] {
+					t.Fatalf("%d were acknowledged, there is %q", x.safe, content)
+				}
+			}
+			x.values = append(x.values[:min(int(x.log.LogStartOffset()), len(content))], content[min(int(x.log.LogStartOffset()), len(content)):]...)
 		}
-		x.crash(rapid.Uint64().Draw(t, "seed"), rapid.SampledFrom([]int{100, 100, 0, 50, 90}).Draw(t, "survive"))
+		x.live(t)
+		x.end(t)
 		names, sizes := x.files(t, ".log")
 		i := len(names) - 1 - rapid.IntRange(0, 2).Draw(t, "file")
 		flipped := i >= 0 && sizes[i] > 0
@@ -299,4 +290,39 @@ func TestAcknowledgedIsThereOrReported(t *testing.T) {
 			t.Fatal("damage was reported where there is none")
 		}
 	})
+}
+
+// live does something with the log.
+func (x *loss) live(t *rapid.T) {
+	for range rapid.IntRange(1, 30).Draw(t, "steps") {
+		switch rapid.SampledFrom([]string{
+			"append", "append", "append", "journal", "files", "checkpoint", "recycle", "roll", "truncate", "delete",
+		}).Draw(t, "step") {
+		case "append":
+			x.append(t, rapid.IntRange(1, 3).Draw(t, "records"))
+		case "journal":
+			x.must(t, x.journal.Round(false))
+		case "files":
+			x.must(t, x.journal.Round(true))
+		case "checkpoint":
+			x.must(t, x.dir.Checkpoint())
+		case "recycle":
+			x.must(t, x.journal.Recycle(x.dir))
+		case "roll":
+			x.must(t, x.log.Roll())
+		case "truncate":
+			to := rapid.IntRange(int(x.log.LogStartOffset()), len(x.values)).Draw(t, "to")
+			x.must(t, x.log.TruncateTo(kafka.Offset(to)))
+			x.values = x.values[:x.log.LogEndOffset()]
+			x.safe = min(x.safe, x.log.LogEndOffset())
+		case "delete":
+			x.must(t, x.log.DeleteRecords(max(x.log.LogStartOffset(), x.safe/2)))
+		}
+	}
+}
+
+// end kills the broker, or takes its power.
+func (x *loss) end(t *rapid.T) {
+	x.journal.Keeps = rapid.Bool().Draw(t, "keep")
+	x.crash(rapid.Uint64().Draw(t, "seed"), rapid.SampledFrom([]int{100, 100, 0, 50, 90}).Draw(t, "survive"))
 }

@@ -115,6 +115,7 @@ type Log struct {
 	// knownEnd is the offset below which everything was durable before the
 	// start, in the log's files or in the journal. Only recovery uses it.
 	knownEnd kafka.Offset
+	readBack *readBack // nil but in a recovery.
 
 	syncMu sync.Mutex // Held around a sync of files; taken before mu.
 }

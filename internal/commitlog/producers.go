@@ -249,6 +249,16 @@ func (p *producers) replay(s *segment, from kafka.Offset, limit int64, interval 
 	}
 }
 
+// doubtAbove takes the snapshots above an offset from the list and returns them.
+// After a crash nobody knows whether the batches that they are of are those that
+// the log has there now.
+func (p *producers) doubtAbove(offset kafka.Offset) []kafka.Offset {
+	n, _ := slices.BinarySearch(p.snapshots, offset+1)
+	doubted := p.snapshots[n:]
+	p.snapshots = slices.Clone(p.snapshots[:n])
+	return doubted
+}
+
 // forgetSnapshots removes the snapshots that drop picks.
 func (p *producers) forgetSnapshots(l *Log, drop func(kafka.Offset) bool) error {
 	var errs []error

@@ -136,14 +136,12 @@ func recoverLog(e *env, id kafka.TopicIDPartition, r recovery) (*Log, error) {
 	switch {
 	case l.corruption.Load() != nil:
 		durable = l.LogEndOffset()
-	case l.w.synced.knownEnd > 0: // What was damaged is there again.
-		l.w.synced.knownEnd = 0
+	case len(*l.segments.Load()) == 0:
+		durable = l.LogEndOffset() // Nothing is there that could be lost.
+	}
+	if c := &l.w.synced; l.corruption.Load() == nil && c.knownEnd > 0 && c.knownEnd <= c.recoveryPoint {
+		c.knownEnd = 0 // What was damaged is there again. Else a sync of the files says so.
 		e.changed.Store(true)
-		fallthrough
-	default:
-		if len(*l.segments.Load()) == 0 {
-			durable = l.LogEndOffset() // Nothing is there that could be lost.
-		}
 	}
 	l.durableEnd.Store(int64(durable))
 	l.w.enqueuedEnd = l.DurableEnd()
@@ -277,6 +275,11 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 	if err := l.restoreLocked(i, at, tail); err != nil {
 		return err
 	}
+	l.readBack = newReadBack(r, at.nextOffset)
+	var doubted []kafka.Offset
+	if !r.clean {
+		doubted = l.w.producers.doubtAbove(at.nextOffset)
+	}
 	l.w.epochs = l.w.epochs.truncateEnd(at.nextOffset) // The scan finds them again.
 	segments := *l.segments.Load()
 	report := RecoveredLog{ID: l.id, From: at.nextOffset}
@@ -329,7 +332,7 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 	l.publish(segments, newTailRing(l.w.active, l.w.end))
 	report.LogEndOffset = l.LogEndOffset()
 	l.env.events.Recovered(report)
-	return nil
+	return l.dropSnapshots(doubted)
 }
 
 // isGap tells whether a segment at base does not continue the log. Behind what
@@ -357,20 +360,37 @@ func (l *Log) nextSegmentLocked(s *segment) error {
 		return err
 	}
 	l.startSegmentLocked(s)
+	if w.producers.empty() {
+		return nil
+	}
+	if err := w.producers.snapshot(l, s.baseOffset, true); err != nil {
+		l.env.events.Problem("write recovered producer snapshot", err)
+	}
 	return nil
 }
 
 // dropLaterSnapshots removes producer snapshots above the log's end: they are of
-// batches that a crash took, and others will have their offsets. They must be
-// gone before those are on disk.
+// batches that a crash took, and others will have their offsets.
 func (l *Log) dropLaterSnapshots() error {
-	end, p := l.LogEndOffset(), &l.w.producers
-	if n := len(p.snapshots); l.corruption.Load() != nil || n == 0 || p.snapshots[n-1] <= end {
+	if l.corruption.Load() != nil {
+		return nil
+	}
+	return l.dropSnapshots(l.w.producers.doubtAbove(l.LogEndOffset()))
+}
+
+// dropSnapshots removes producer snapshots, but for those that were written again.
+func (l *Log) dropSnapshots(doubted []kafka.Offset) error {
+	var errs []error
+	for _, offset := range doubted {
+		if !slices.Contains(l.w.producers.snapshots, offset) {
+			errs = append(errs, removeFile(l.env.fs, fileName(l.dir, offset, snapshotSuffix)))
+		}
+	}
+	if len(errs) == 0 {
 		return nil
 	}
 	// Durably, and now: new batches may reach the disk by the journal or by chance.
-	err := p.forgetSnapshots(l, func(o kafka.Offset) bool { return o > end })
-	return errors.Join(err, l.env.fs.SyncDir(l.dir))
+	return errors.Join(append(errs, l.env.fs.SyncDir(l.dir))...)
 }
 
 func (l *Log) reportCorrupt(err *CorruptionError) { l.env.reportCorrupt(l.id, err) }

@@ -43,7 +43,8 @@ func (r *replay) run() error {
 // take takes one entry into the log it belongs to.
 //
 // Appends at the log's end are appended again; those below it are in the
-// segment already. A truncation cuts only what this replay appended: a log's
+// segment already, or else what the segment has in their place is dropped. A
+// truncation cuts only what this replay appended: a log's
 // own files were truncated and synced before the truncation was answered, or
 // the truncation was not answered and is done again by whoever wanted it.
 func (r *replay) take(e journalEntry) error {
@@ -111,6 +112,9 @@ func appendTo(fsys vfs.FS, name string, data []byte, position int64) error {
 func (l *Log) replayAppend(e journalEntry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if err := l.dropStaleLocked(e); err != nil || l.corruption.Load() != nil {
+		return err
+	}
 	i, at := l.lastBoundary()
 	end := at.nextOffset
 	if e.End <= end {
@@ -179,5 +183,19 @@ func (l *Log) replayTruncate(to kafka.Offset) error {
 		return nil
 	}
 	l.w.rearranged = true
-	return l.cutLocked(max(to, l.replayedFrom))
+	return l.cutReplayedLocked(max(to, l.replayedFrom))
+}
+
+// cutReplayedLocked cuts the log during a replay. Damage that is met on the way to
+// the cut freezes it.
+func (l *Log) cutReplayedLocked(to kafka.Offset) error {
+	i, at := l.lastBoundary()
+	err := l.cutLocked(to)
+	var corrupt *CorruptionError
+	if errors.As(err, &corrupt) {
+		l.knownEnd = max(l.knownEnd, at.nextOffset)
+		l.freeze(corrupt, i, at)
+		return nil
+	}
+	return err
 }

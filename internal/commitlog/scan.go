@@ -148,6 +148,7 @@ func (l *Log) scanSegmentLocked(s *segment, size int64, nextBase kafka.Offset) (
 		if base := b.BaseOffset(); base > w.end.nextOffset {
 			l.noteGapLocked(base)
 		}
+		l.readBack.note(b)
 		w.noteBatch(b, interval)
 		l.assignEpochLocked(b.LeaderEpoch(), b.BaseOffset())
 		w.producers.update(b)

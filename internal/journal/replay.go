@@ -291,7 +291,9 @@ func (j *Journal) adopt(files []*file, needed []frame) {
 
 // Replay calls fn with every entry that may not be in its log's own files, in
 // the order in which they were written. An Append below the end of its log is
-// in the log already and to be skipped; one at the end is to be appended again.
+// in the log already and to be skipped, unless the log has other bytes in its
+// place: those are of an earlier crash, and to be cut off. One at the end is to
+// be appended again.
 // Replay changes nothing and may be called again, before Run.
 func (j *Journal) Replay(fn func(Entry) error) error {
 	err := j.walkRecovered(func(f frame, i int, e Entry) error {

@@ -182,3 +182,63 @@ func TestDirectRefusesUnalignedAccess(t *testing.T) {
 		t.Errorf("unaligned write: %v", err)
 	}
 }
+
+// Bytes behind the length that survived are unseen, and come back with a later
+// length that survives without what was written in their place.
+func TestCrashShowsStaleBytes(t *testing.T) {
+	f := memfs.New()
+	file := open(t, f, "a", vfs.ReadWrite|vfs.Create)
+	write(t, file, "safe", 0)
+	must(t, file.Sync(), f.SyncDir("."))
+	write(t, file, "old", 4)
+	seen := map[string]bool{}
+	for seed := range uint64(200) {
+		second := f.CrashClone(seed, 50)
+		if got := read(t, second, "a"); got != "safe" {
+			continue // The length survived.
+		}
+		file := open(t, second, "a", vfs.ReadWrite)
+		write(t, file, "\x00\x00", 5) // Behind a hole, which reads as zeros.
+		if got := read(t, second, "a"); got != "safe\x00\x00\x00" {
+			t.Fatalf("a process sees %q", got)
+		}
+		write(t, file, "new", 4)
+		must(t, file.Close())
+		seen[read(t, second.CrashClone(seed+1000, 50), "a")] = true
+		file = open(t, second, "a", vfs.ReadWrite)
+		must(t, file.Sync(), file.Close())
+		if got := read(t, second.CrashClone(seed, 50), "a"); got != "safenew" {
+			t.Errorf("after a sync: %q", got)
+		}
+	}
+	for _, want := range []string{"safe", "safenew", "safeold"} {
+		if !seen[want] {
+			t.Errorf("never %q among %v", want, seen)
+		}
+	}
+}
+
+// What a kill left unsynced is lost if the power goes next.
+func TestKillThenPowerLoss(t *testing.T) {
+	f := memfs.New()
+	must(t, f.MkdirAll("dir"), f.SyncDir("."))
+	file := open(t, f, "dir/a", vfs.ReadWrite|vfs.Create)
+	write(t, file, "safe", 0)
+	must(t, file.Sync(), f.SyncDir("dir"))
+	write(t, file, "more", 4)
+	other := open(t, f, "dir/b", vfs.ReadWrite|vfs.Create)
+	write(t, other, "unnamed", 0)
+	must(t, other.Sync(), f.Remove("dir/a"))
+	killed := f.CrashClone(1, 100)
+	if a, b := read(t, killed, "dir/a"), read(t, killed, "dir/b"); a != "missing" || b != "unnamed" {
+		t.Errorf("after a kill: %q, %q", a, b)
+	}
+	lost := killed.CrashClone(1, 0)
+	if a, b := read(t, lost, "dir/a"), read(t, lost, "dir/b"); a != "safe" || b != "missing" {
+		t.Errorf("after a kill and a loss of power: %q, %q", a, b)
+	}
+	must(t, killed.SyncDir("dir"))
+	if a, b := read(t, killed.CrashClone(1, 0), "dir/a"), read(t, killed.CrashClone(1, 0), "dir/b"); a != "missing" || b != "unnamed" {
+		t.Errorf("after a kill, a sync and a loss of power: %q, %q", a, b)
+	}
+}

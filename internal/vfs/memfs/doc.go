@@ -13,6 +13,9 @@
 //     had at the last Sync, or zeros where it had none.
 //   - The length of a file is, by chance, the synced one or a later one; a
 //     file that grew may end anywhere between the two.
+//   - What was written behind the length that survived stays in the last block,
+//     unseen: after the next crash, a longer length that survives without the
+//     bytes written since shows it again.
 //   - The changes of one directory since its last SyncDir survive as a prefix:
 //     a rename inside one directory happens whole or not at all, and nothing
 //     survives without what preceded it there. Directories are independent, so

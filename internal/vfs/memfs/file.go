@@ -40,7 +40,8 @@ type file struct {
 	// Invariant: len(blocks) == blockCount(size), bytes past size are zero.
 	blocks []*block
 	size   int64
-	// synced and syncedSize are what a crash leaves for certain.
+	// synced and syncedSize are what a crash leaves for certain. The last synced
+	// block may have bytes past syncedSize that an earlier crash left.
 	synced     []*block
 	syncedSize int64
 	// dirtyFrom is the index of the first block that may differ from synced.
