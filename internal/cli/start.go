@@ -125,6 +125,9 @@ func (s *start) run(cmd *cobra.Command) error {
 	o := s.broker
 	o.Logger = logger
 	s.warnMisspelled(s.app)
+	if err := relaxMonitor("/proc"); err != nil {
+		logger.Debug("the runtime's monitor thread keeps its pace", "error", err)
+	}
 	began := time.Now()
 	b, err := s.env.Start(cmd.Context(), o)
 	if err != nil {

@@ -80,6 +80,10 @@ func (j *Journal) prepareRound(next *round, now time.Time) {
 	next.reset(j.number)
 	next.stage = j.failure == nil && !j.opt.WithoutFiles && j.files.ready()
 	j.inflow.add(j.filling.bytes, now)
+	j.pace.maxGap = j.opt.MinGap
+	if j.inflow.perSecond() >= busyRate {
+		j.pace.maxGap *= busyGaps
+	}
 	next.syncAbove = j.opt.FileSyncBytes
 	if j.inflow.perSecond() < float64(j.opt.FileSyncRate) {
 		next.syncAbove *= patience

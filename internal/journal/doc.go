@@ -84,9 +84,10 @@
 // # Pace and modes
 //
 // A sync costs about 100 us of CPU. Rounds under load start MinGap apart (or
-// five times the duration of a sync, if that is less); after a pause a round
-// starts at once. Measured with BenchmarkMode on a virtual disk of some 250
-// MB/s that other programs used too (medians in us, journal against own files):
+// five times the duration of a sync, if that is less), and twice that far apart
+// from 12 MiB/s on; after a pause a round starts at once. Measured with
+// BenchmarkMode on a virtual disk of some 250 MB/s that other programs used too
+// (medians in us, journal against own files):
 //
 //	bytes per log     4 KiB       16 KiB      64 KiB       256 KiB
 //	1 log          336 :  873   409 :  824   1199 :  791   1891 : 1082

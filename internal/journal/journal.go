@@ -47,7 +47,8 @@ type Options struct {
 	// with one and adds more while recycling proves too frequent.
 	MaxFiles int
 	// MinGap is the least time between the starts of two rounds under load, by
-	// default 1 ms. A round after a pause starts at once.
+	// default 1 ms, and twice that where much comes in. A round after a pause
+	// starts at once.
 	MinGap time.Duration
 	// FileSyncBytes is the number of bytes that one log may add to a round
 	// before its own files are synced instead of journaling a copy, by default
