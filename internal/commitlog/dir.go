@@ -111,6 +111,8 @@ func (d *Dir) open() error {
 		if err := replaceFile(d.fs, metaName, meta.encode(), true); err != nil {
 			return err
 		}
+	} else if err := d.fs.SyncDir("."); err != nil {
+		return err // A kill may have come between the name of what is here and its sync.
 	}
 	d.meta = meta
 	if err := d.freeBallastIfFull(); err != nil {

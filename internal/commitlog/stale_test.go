@@ -4,11 +4,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/vfs"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
+	"github.com/strandline/strandline/internal/vfs/memfs"
 )
 
 // A loss of power leaves batches behind the length of a file, others take their
@@ -94,4 +98,59 @@ func producersBatch(id kafka.ProducerID) record.Batch {
 		panic(err)
 	}
 	return batch
+}
+
+// A kill before the sync of a name, a start that builds on what it finds, and a
+// loss of power: nothing that was acknowledged hangs on the name.
+func TestNamesThatAKillLeftUnsynced(t *testing.T) {
+	for step := 1; step < 40; step++ {
+		mem := memfs.New()
+		var killed *memfs.FS
+		seen := 0
+		watched := errorfs.Wrap(mem, func(op errorfs.Op) error {
+			if op.Kind == errorfs.SyncDir {
+				if seen++; seen == step {
+					killed = mem.CrashClone(1, 100)
+				}
+			}
+			return nil
+		})
+		appendAndClose(t, watched)
+		if killed == nil {
+			if step < 6 {
+				t.Fatalf("%d syncs of directories only", seen)
+			}
+			return
+		}
+		appendAndClose(t, killed)
+		d, stop := real(t, killed.CrashClone(1, 0), nil)
+		if l, ok := d.Lookup(logID(1)); !ok || l.LogEndOffset() < 17 {
+			t.Errorf("killed at sync %d: what was acknowledged since is lost", step)
+		}
+		stop()
+	}
+	t.Error("there was no end of syncs of directories")
+}
+
+// appendAndClose appends 17 batches, more than fit into a journal file, and ends without a clean stop once they are
+// durable.
+func appendAndClose(t *testing.T, fsys vfs.FS) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		d, stop := real(t, fsys, nil)
+		defer stop()
+		l, err := d.Log(logID(1), commitlog.Options{Config: commitlog.DefaultConfig()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 17 {
+			if _, err := l.AppendAsLeader([]record.Batch{batchOf("value")}, 1, time.UnixMilli(1)); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(50 * time.Millisecond)
+		}
+		if l.DurableEnd() != l.LogEndOffset() {
+			t.Fatalf("durable below %d of %d", l.DurableEnd(), l.LogEndOffset())
+		}
+	})
 }

@@ -24,11 +24,8 @@ func (j *Journal) Keep(find func(kafka.TopicIDPartition) Log) (bool, error) {
 	if !ok || err != nil {
 		return false, err
 	}
-	// A kill may have come between the newest frame and its sync: the frame was
-	// found, and would be gone after a loss of power.
-	cur := j.files.current
-	if err := cur.handle.Sync(); err != nil {
-		return false, fmt.Errorf("keep journal: sync %s: %w", cur.name, err)
+	if err := j.files.syncFound(); err != nil {
+		return false, fmt.Errorf("keep journal: %w", err)
 	}
 	j.files.startAtNeeded()
 	j.mu.Lock()
@@ -51,6 +48,18 @@ func (j *Journal) Keep(find func(kafka.TopicIDPartition) Log) (bool, error) {
 	j.recovered, j.entries = nil, true
 	clear(j.histories)
 	return true, nil
+}
+
+// syncFound makes durable what Open found: a kill may have come between the newest
+// frame and its sync, or between a file's name and the directory's. All of it would
+// be gone after a loss of power, and with it what is written there from now on.
+func (s *fileSet) syncFound() error {
+	if cur := s.current; cur != nil {
+		if err := cur.handle.Sync(); err != nil {
+			return fmt.Errorf("sync %s: %w", cur.name, err)
+		}
+	}
+	return s.fs.SyncDir(s.dir)
 }
 
 // liveEntry stands for all entries of a log in one file.

@@ -338,6 +338,9 @@ func (j *Journal) Reset() error {
 	if failure != nil && !errors.Is(failure, ErrClosed) {
 		return fmt.Errorf("reset journal: %w", failure) // What is durable is unknown.
 	}
+	if err := j.files.syncFound(); err != nil {
+		return fmt.Errorf("reset journal: %w", err)
+	}
 	if err := j.dropEntries(); err != nil {
 		return fmt.Errorf("reset journal: %w", err)
 	}
