@@ -60,7 +60,7 @@
 //	writing a frame          part of a frame       the journal ends before it;
 //	                                               nobody was told it is durable
 //	between frame and acks   a whole frame         replayed: more than was acked;
-//	                                               not synced perhaps, so Keep does
+//	                                               not synced perhaps, so Open does
 //	syncing own files        part of the bytes     not acked; the log cuts its tail
 //	before a synced entry    a truncation before   not acked; the replay may cut it
 //	                         newer bytes

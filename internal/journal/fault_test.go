@@ -23,7 +23,7 @@ func TestEveryOperationFailsOnce(t *testing.T) {
 			}
 		})
 	}
-	if reached < 20 {
+	if reached < 12 { // The more records go in before the files are ready, the fewer.
 		t.Errorf("only %d operations failed", reached)
 	}
 }
@@ -45,8 +45,10 @@ func failOnce(t *testing.T, n int64) bool {
 		failure = l.wait(l.end)
 	}
 	stop()
-	if err := j.Reset(); failure != nil && !errors.Is(err, syscall.EIO) {
-		t.Errorf("reset after a failure: %v, but what is durable is unknown", err)
+	if failure != nil {
+		if err := j.Reset(); !errors.Is(err, syscall.EIO) {
+			t.Errorf("reset after a failure: %v, but what is durable is unknown", err)
+		}
 	}
 	l.mu.Lock()
 	durable := l.durable

@@ -153,8 +153,8 @@ type Journal struct {
 	writebacks  []*logState // Whose own files the disk is to begin writing.
 }
 
-// Open opens the journal in dir, which exists, and reads what it holds. It
-// writes nothing. A *CorruptionError says that acknowledged entries are
+// Open opens the journal in dir, which exists, reads what it holds, and makes that
+// durable. It writes nothing. A *CorruptionError says that acknowledged entries are
 // missing, a *VersionError that a newer program wrote the journal.
 func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 	if err := opt.fill(); err != nil {

@@ -9,8 +9,8 @@ import (
 
 // Keep ends a recovery and gives nothing up: what Replay reported stays needed
 // until the logs' own files are synced, as if it had been enqueued just now. So
-// a start after a crash waits for one sync, of the journal's newest file. It takes
-// the place of Reset, and is called while Run is not running.
+// a start after a crash waits for one sync, that of Open. It takes the place of
+// Reset, and is called while Run is not running.
 //
 // find returns the log of an id, in whose own files all of Replay's entries are
 // now, durable there or not; or nil if it has them not. Keep reports false, and
@@ -23,9 +23,6 @@ func (j *Journal) Keep(find func(kafka.TopicIDPartition) Log) (bool, error) {
 	entries, ok, err := j.liveEntries(find)
 	if !ok || err != nil {
 		return false, err
-	}
-	if err := j.files.syncFound(); err != nil {
-		return false, fmt.Errorf("keep journal: %w", err)
 	}
 	j.files.startAtNeeded()
 	j.mu.Lock()
@@ -48,18 +45,6 @@ func (j *Journal) Keep(find func(kafka.TopicIDPartition) Log) (bool, error) {
 	j.recovered, j.entries = nil, true
 	clear(j.histories)
 	return true, nil
-}
-
-// syncFound makes durable what Open found: a kill may have come between the newest
-// frame and its sync, or between a file's name and the directory's. All of it would
-// be gone after a loss of power, and with it what is written there from now on.
-func (s *fileSet) syncFound() error {
-	if cur := s.current; cur != nil {
-		if err := cur.handle.Sync(); err != nil {
-			return fmt.Errorf("sync %s: %w", cur.name, err)
-		}
-	}
-	return s.fs.SyncDir(s.dir)
 }
 
 // liveEntry stands for all entries of a log in one file.

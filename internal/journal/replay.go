@@ -72,7 +72,22 @@ func (j *Journal) scan() error {
 		h.settle(neededFrom(needed))
 	}
 	j.adopt(files, needed)
+	if err := j.files.syncFound(); err != nil {
+		return fmt.Errorf("open journal: %w", err)
+	}
 	return nil
+}
+
+// syncFound makes durable what Open found: a kill may have come between the newest
+// frame and its sync, or between a file's name and the directory's. All of it would
+// be gone after a loss of power, and with it what is done on the strength of it.
+func (s *fileSet) syncFound() error {
+	if cur := s.current; cur != nil {
+		if err := cur.handle.Sync(); err != nil {
+			return fmt.Errorf("sync %s: %w", cur.name, err)
+		}
+	}
+	return s.fs.SyncDir(s.dir)
 }
 
 // openFiles opens the journal's files and checks that they belong together.
@@ -337,9 +352,6 @@ func (j *Journal) Reset() error {
 	j.mu.Unlock()
 	if failure != nil && !errors.Is(failure, ErrClosed) {
 		return fmt.Errorf("reset journal: %w", failure) // What is durable is unknown.
-	}
-	if err := j.files.syncFound(); err != nil {
-		return fmt.Errorf("reset journal: %w", err)
 	}
 	if err := j.dropEntries(); err != nil {
 		return fmt.Errorf("reset journal: %w", err)
