@@ -33,6 +33,7 @@ func mayImport() map[string][]string {
 			"keyring", "metadata", "partition", "quorum", "tally", "wire"),
 		"internal/wire":  in("kafka", "netx", "tally", "vfs"),
 		"internal/tally": nil,
+		"internal/peer":  in("kafka", "netx", "quorum", "wire"),
 		"internal/netx":  nil,
 		"internal/reach": nil,
 		"internal/api": in("auth", "commitlog", "config", "controller", "controlplane", "coordinator",
@@ -150,7 +151,7 @@ func TestFranzGoStaysAtTheEdge(t *testing.T) {
 	messages := []string{
 		"internal/wire", "internal/api", "internal/httpapi", "internal/fetcher", "internal/group",
 		"internal/txn", "internal/controller", "internal/controlplane", "internal/cli", "internal/session", "internal/topics",
-		"internal/coordinator/groups",
+		"internal/coordinator/groups", "internal/peer",
 	}
 	for _, s := range product(t) {
 		if within(s.dir(), "test") {

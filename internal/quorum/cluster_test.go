@@ -33,7 +33,22 @@ type network struct {
 type port struct {
 	net   *network
 	from  kafka.BrokerID
-	queue chan *raftpb.Message
+	queue chan parcel
+}
+
+// parcel is a message, or a greeting to all.
+type parcel struct {
+	m     *raftpb.Message
+	fresh bool
+}
+
+func (p *port) Greet(fresh bool) { p.send(parcel{fresh: fresh}) }
+
+func (p *port) send(x parcel) {
+	select {
+	case p.queue <- x:
+	default:
+	}
 }
 
 func (p *port) Send(messages []*raftpb.Message) {
@@ -47,10 +62,7 @@ func (p *port) Send(messages []*raftpb.Message) {
 		if err := proto.Unmarshal(b, m); err != nil {
 			panic(err)
 		}
-		select {
-		case p.queue <- m:
-		default:
-		}
+		p.send(parcel{m: m})
 	}
 }
 
@@ -60,9 +72,27 @@ func (p *port) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case m := <-p.queue:
-			p.deliver(ctx, m)
+		case x := <-p.queue:
+			if x.m == nil {
+				p.greet(ctx, x.fresh)
+			} else {
+				p.deliver(ctx, x.m)
+			}
 		}
+	}
+}
+
+func (p *port) greet(ctx context.Context, fresh bool) {
+	p.net.mu.Lock()
+	var reached []*node
+	for id, n := range p.net.nodes {
+		if id != p.from && !p.net.cut[id] && !p.net.cut[p.from] {
+			reached = append(reached, n)
+		}
+	}
+	p.net.mu.Unlock()
+	for _, n := range reached {
+		_ = n.Greeted(ctx, quorum.Member{ID: p.from}, fresh)
 	}
 }
 
@@ -79,7 +109,7 @@ func (p *port) deliver(ctx context.Context, m *raftpb.Message) {
 	p.net.mu.Unlock()
 	var err error
 	if reachable {
-		err = n.Receive(ctx, m)
+		err = n.Receive(ctx, quorum.Member{ID: p.from}, m)
 	}
 	if self == nil {
 		return
@@ -116,7 +146,7 @@ func startCluster(t *testing.T, change func(*quorum.Options)) *cluster {
 // start runs a node on its disk.
 func (c *cluster) start(id kafka.BrokerID) {
 	c.t.Helper()
-	p := &port{net: c.net, from: id, queue: make(chan *raftpb.Message, 4096)}
+	p := &port{net: c.net, from: id, queue: make(chan parcel, 4096)}
 	c.machines[id] = &stagedList{}
 	opt := quorum.Options{
 		FS: c.disks[id], Dir: "quorum", NodeID: id, Voters: []kafka.BrokerID{0, 1, 2},

@@ -410,6 +410,7 @@ func TestTranscript(t *testing.T) {
 type silent struct{}
 
 func (silent) Send([]*raftpb.Message) {}
+func (silent) Greet(bool)             {}
 
 // follow plays a leader to a follower: entries, then others in their place,
 // then a snapshot of another history, then the log behind it.
@@ -435,6 +436,7 @@ func follow(t *testing.T, n *node) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	data = append(make([]byte, 4), data...) // It tells of no members.
 	for _, m := range []*raftpb.Message{
 		appended(2, 1, 1, 3, entries(2, 9, 2)),
 		appended(3, 7, 2, 3, entries(8, 8, 3)),
@@ -447,7 +449,7 @@ func follow(t *testing.T, n *node) {
 		},
 		appended(4, 20, 4, 21, entries(21, 22, 4)),
 	} {
-		if err := n.Receive(t.Context(), m); err != nil {
+		if err := n.Receive(t.Context(), quorum.Member{ID: 0}, m); err != nil {
 			t.Fatal(err)
 		}
 	}

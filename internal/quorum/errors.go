@@ -61,3 +61,54 @@ func (e *VersionError) Error() string {
 	return fmt.Sprintf("%s has format version %d, this build knows version %d: "+
 		"start the build that wrote it, or a newer one", e.Path, e.Version, e.Known)
 }
+
+// StrangerError says that a node has a member's id and not its data directory: its
+// data was replaced, so it lacks what the member has promised to hold. Its votes and
+// answers do not count.
+type StrangerError struct {
+	ID               kafka.BrokerID
+	Known, Directory [16]byte
+}
+
+// Error implements error.
+func (e *StrangerError) Error() string {
+	return fmt.Sprintf("node %d comes with data directory %s, and the quorum knows it with %s: its data was "+
+		"replaced, and it counts for nothing until it is removed from the quorum and has joined again",
+		e.ID, kafka.TopicID(e.Directory), kafka.TopicID(e.Known))
+}
+
+// MemberProblem is why a change of members can't be made.
+type MemberProblem uint8
+
+// The problems.
+const (
+	// AlreadyVoter: the node has a vote.
+	AlreadyVoter MemberProblem = iota + 1
+	// OtherDirectory: the node is known with another data directory.
+	OtherDirectory
+	// NotMember: the node is not one of those that the change is about.
+	NotMember
+	// LastVoter: without the node nobody could vote.
+	LastVoter
+)
+
+// MemberError says why a change of members can't be made.
+type MemberError struct {
+	ID      kafka.BrokerID
+	Problem MemberProblem
+}
+
+// Error implements error.
+func (e *MemberError) Error() string {
+	switch e.Problem {
+	case AlreadyVoter:
+		return fmt.Sprintf("node %d is a voter of the quorum already", e.ID)
+	case OtherDirectory:
+		return fmt.Sprintf("node %d is known to the quorum with another data directory: remove it first", e.ID)
+	case NotMember:
+		return fmt.Sprintf("node %d is not one of those", e.ID)
+	case LastVoter:
+		return fmt.Sprintf("node %d is the only voter of the quorum", e.ID)
+	}
+	return fmt.Sprintf("node %d: problem %d", e.ID, e.Problem)
+}

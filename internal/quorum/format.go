@@ -25,14 +25,16 @@ import (
 //
 //	snapshot: magic(8) version(4) preambleCRC(4) index(8) term(8) node(8)
 //	          configurationLength(4) dataLength(8) headerCRC(4)
-//	          configuration data CRC(4)
+//	          configuration members(in version 2) data CRC(4)
 const (
 	segmentMagic  = "strQlog\n"
 	snapshotMagic = "strQsnp\n"
 
-	// FormatVersion is the version of both files that this build writes, and
-	// the only one it reads.
+	// FormatVersion is the version of all files that this build writes, with one
+	// exception.
 	FormatVersion uint32 = 1
+	// SnapshotVersion is that of a snapshot that tells of members.
+	SnapshotVersion uint32 = 2
 
 	preambleBytes       = 16
 	segmentHeaderBytes  = 64
@@ -54,9 +56,13 @@ func checksum(b []byte) uint32 { return crc32.Checksum(b, crcTable) }
 
 // appendPreamble appends what every version of a file begins with.
 func appendPreamble(dst []byte, magic string) []byte {
+	return appendPreambleOf(dst, magic, FormatVersion)
+}
+
+func appendPreambleOf(dst []byte, magic string, version uint32) []byte {
 	start := len(dst)
 	dst = append(dst, magic...)
-	dst = binary.LittleEndian.AppendUint32(dst, FormatVersion)
+	dst = binary.LittleEndian.AppendUint32(dst, version)
 	return binary.LittleEndian.AppendUint32(dst, checksum(dst[start:]))
 }
 
@@ -72,8 +78,12 @@ func checkPreamble(path string, data []byte, magic string) error {
 	if checksum(data[:12]) != binary.LittleEndian.Uint32(data[12:]) {
 		return &CorruptionError{path, 8, "checksum of the version does not match"}
 	}
-	if v := binary.LittleEndian.Uint32(data[8:]); v != FormatVersion {
-		return &VersionError{Path: path, Version: v, Known: FormatVersion}
+	known := FormatVersion
+	if magic == snapshotMagic {
+		known = SnapshotVersion
+	}
+	if v := binary.LittleEndian.Uint32(data[8:]); v < FormatVersion || v > known {
+		return &VersionError{Path: path, Version: v, Known: known}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
 	"pgregory.net/rapid"
+
+	"github.com/strandline/strandline/internal/kafka"
 )
 
 // These tests are within the package: they are about bytes nobody else sees.
@@ -174,12 +177,21 @@ func TestSnapshotRoundTrip(t *testing.T) {
 				VotersOutgoing: ids.Draw(t, "outgoing"), LearnersNext: ids.Draw(t, "next"),
 				AutoLeave: new(rapid.Bool().Draw(t, "leave")),
 			},
-			data: rapid.SliceOf(rapid.Byte()).Draw(t, "data"),
+			members: members{},
+			data:    rapid.SliceOf(rapid.Byte()).Draw(t, "data"),
+		}
+		for _, id := range rapid.SliceOfNDistinct(rapid.Int32Min(0), 0, 3, rapid.ID[int32]).Draw(t, "members") {
+			m := Member{ID: kafka.BrokerID(id), Address: rapid.StringN(0, 20, -1).Draw(t, "address")}
+			copy(m.Directory[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "directory"))
+			want.members[m.ID] = m
 		}
 		data := want.appendTo(nil, 5)
 		got, node, err := parseSnapshot("p", data)
 		if err != nil || node != 5 || got.id != want.id || string(got.data) != string(want.data) {
 			t.Fatalf("read back %+v of node %d, %v", got, node, err)
+		}
+		if !maps.Equal(got.members, want.members) {
+			t.Fatalf("members %v, want %v", got.members, want.members)
 		}
 		if !proto.Equal(got.conf, want.conf) {
 			t.Fatalf("configuration %v, want %v", got.conf, want.conf)
@@ -198,7 +210,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 // An unknown version is told from damage, whatever follows it.
 func TestUnknownVersion(t *testing.T) {
 	for _, magic := range []string{segmentMagic, snapshotMagic} {
-		data := append([]byte(magic), 2, 0, 0, 0)
+		data := append([]byte(magic), 9, 0, 0, 0)
 		data = binary.LittleEndian.AppendUint32(data, checksum(data))
 		data = append(data, "anything at all, of any length"...)
 		var err error
@@ -208,7 +220,7 @@ func TestUnknownVersion(t *testing.T) {
 			_, _, err = parseSnapshot("p", data)
 		}
 		var version *VersionError
-		if !errors.As(err, &version) || version.Version != 2 {
+		if !errors.As(err, &version) || version.Version != 9 {
 			t.Errorf("%q: %v", magic, err)
 		}
 	}
@@ -282,9 +294,11 @@ func FuzzSnapshot(f *testing.F) {
 	s := snapshot{id: entryID{5, 2}, conf: &raftpb.ConfState{Voters: []uint64{1, 2}}, data: []byte("state")}
 	f.Add(s.appendTo(nil, 1), false)
 	f.Add(s.appendTo(nil, 1), true)
+	s.members = members{3: {ID: 3, Address: "h:1"}, 4: {ID: 4}}
+	f.Add(s.appendTo(nil, 1), true)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
 		if seal && len(data) >= snapshotHeaderBytes+4 {
-			copy(data, appendPreamble(nil, snapshotMagic))
+			copy(data, appendPreambleOf(nil, snapshotMagic, 1+uint32(data[8]&1)))
 			binary.LittleEndian.PutUint32(data[52:], checksum(data[:52]))
 			end := len(data) - 4
 			binary.LittleEndian.PutUint32(data[end:], checksum(data[snapshotHeaderBytes:end]))
@@ -348,6 +362,7 @@ func TestDocumentMatchesConstants(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("%q (segment)", segmentMagic), fmt.Sprintf("%q (snapshot)", snapshotMagic),
 		fmt.Sprintf("Format version %d.", FormatVersion),
+		fmt.Sprintf("Snapshots that tell of members have version %d", SnapshotVersion),
 		fmt.Sprintf("preamble    %d\n", preambleBytes),
 		fmt.Sprintf("headerCRC    4   of the %d bytes before", segmentHeaderBytes-4),
 		fmt.Sprintf("headerCRC      4   of the %d bytes before", snapshotHeaderBytes-4),

@@ -10,8 +10,6 @@ import (
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/strandline/strandline/internal/kafka"
 )
 
 // maxPerRound limits how much input one round takes before it saves.
@@ -28,12 +26,17 @@ type role struct {
 	leading bool // This node leads.
 }
 
-// inbound is something the transport has to say.
+// inbound is something the transport has to say, or a call that runs on the loop.
 type inbound struct {
 	message     *raftpb.Message
+	from        Member // Of message and greeting.
+	greeting    bool
+	fresh       bool
 	unreachable uint64
+	down        uint64
 	snapshotTo  uint64
 	snapshotOK  bool
+	call        func()
 }
 
 // Run drives the quorum until ctx ends, which is no error, or something fails.
@@ -49,11 +52,14 @@ func (q *Quorum) Run(ctx context.Context) error {
 	if q.ticker != nil {
 		q.ticker.Stop()
 	}
+	q.haste.stop()
 	q.stopErr = ErrStopped
 	if err != nil {
 		q.stopErr = fmt.Errorf("%w: %w", ErrStopped, err)
 	}
 	q.abandon(q.stopErr)
+	q.abandonWishes(func(bool) error { return q.stopErr })
+	q.resigned(q.stopErr)
 	close(q.stopped)
 	return err
 }
@@ -73,15 +79,22 @@ func (q *Quorum) loop(ctx context.Context) error {
 	}
 }
 
-// round is the order of things: nothing is sent or applied before it is saved.
+// round is the order of things: nothing is applied before it is saved, and what a
+// message promises is saved before it is sent.
 func (q *Quorum) round() error {
-	for q.node.HasReady() {
+	for q.fulfil(); q.node.HasReady(); q.fulfil() {
 		rd := q.node.Ready()
 		q.follow()
+		early := q.promisesNothing(rd)
+		if early {
+			q.send(rd)
+		}
 		if err := q.save(rd); err != nil {
 			return err
 		}
-		q.send(rd)
+		if !early {
+			q.send(rd)
+		}
 		if err := q.apply(rd); err != nil {
 			return err
 		}
@@ -97,7 +110,7 @@ func (q *Quorum) round() error {
 // start brings the machine to the last snapshot. A lone voter does not wait
 // for a timeout to find out that nobody leads.
 func (q *Quorum) start() error {
-	if q.snapshotID != bootstrapID() {
+	if q.snapshotID.index > bootstrapID().index {
 		if err := q.machine.Restore(q.restore); err != nil {
 			return fmt.Errorf("restore snapshot %d: %w", q.snapshotID.index, err)
 		}
@@ -108,7 +121,12 @@ func (q *Quorum) start() error {
 		if err := q.node.Campaign(); err != nil {
 			return fmt.Errorf("campaign: %w", err)
 		}
+		return nil
 	}
+	if q.ticker != nil && (q.founding() || q.joining()) {
+		q.opt.Transport.Greet(q.founding())
+	}
+	q.hurry(raft.None)
 	return nil
 }
 
@@ -121,11 +139,11 @@ func (q *Quorum) soleVoter() bool {
 // adjustTicker runs the clock only where it has a use: Raft's timeouts watch
 // other nodes.
 func (q *Quorum) adjustTicker() {
-	switch alone := q.alone(); {
-	case alone && q.ticker != nil:
+	switch needless := q.alone() && !q.joining(); {
+	case needless && q.ticker != nil:
 		q.ticker.Stop()
 		q.ticker = nil
-	case !alone && q.ticker == nil:
+	case !needless && q.ticker == nil:
 		q.ticker = time.NewTicker(q.opt.TickInterval)
 	}
 }
@@ -149,6 +167,10 @@ func (q *Quorum) follow() {
 			q.stager.Unstage()
 		}
 		q.abandon(&NotLeaderError{Leader: brokerID(now.leader), Proposed: true})
+		q.abandonWishes(func(underway bool) error {
+			return &NotLeaderError{Leader: brokerID(now.leader), Proposed: underway}
+		})
+		q.resigned(nil)
 	}
 	if now.leader != before.leader {
 		q.opt.Logger.Info("quorum leader changed", "node", q.opt.NodeID,
@@ -186,9 +208,13 @@ func (q *Quorum) save(rd raft.Ready) error {
 // A crash in between is finished by recovery.
 func (q *Quorum) saveSnapshot(s *raftpb.Snapshot, hs hardState) error {
 	meta := s.GetMetadata()
+	all, state, err := unwrapState(s)
+	if err != nil {
+		return fmt.Errorf("the leader's snapshot %d: %w", meta.GetIndex(), err)
+	}
 	snap := snapshot{
 		id:   entryID{meta.GetIndex(), meta.GetTerm()},
-		conf: meta.GetConfState(), data: s.GetData(),
+		conf: meta.GetConfState(), members: all, data: state,
 	}
 	if err := writeSnapshot(q.opt, snap); err != nil {
 		return fmt.Errorf("store the leader's snapshot %d: %w", snap.id.index, err)
@@ -198,6 +224,13 @@ func (q *Quorum) saveSnapshot(s *raftpb.Snapshot, hs hardState) error {
 	}
 	q.log.reset(snap.id)
 	return nil
+}
+
+// promisesNothing reports whether the messages may leave before the round is saved:
+// those of a leader whose term is saved. They bring entries to others, which may have
+// them before it has them itself, since it counts its own only once they are synced.
+func (q *Quorum) promisesNothing(rd raft.Ready) bool {
+	return q.role.leading && q.wal.hard.term == q.role.term && q.wal.failed == nil && raft.IsEmptySnap(rd.Snapshot)
 }
 
 // send hands messages to the transport.
@@ -251,19 +284,22 @@ func (q *Quorum) applyEntry(e *raftpb.Entry) error {
 	default:
 		return fmt.Errorf("type %d is not known to this build", e.GetType())
 	}
-	q.conf = q.node.ApplyConfChange(change)
-	q.adjustTicker()
-	return nil
+	return q.applyChange(change)
 }
 
 func (q *Quorum) applySnapshot(s *raftpb.Snapshot) error {
 	meta := s.GetMetadata()
-	if err := q.machine.Restore(s.GetData()); err != nil {
+	all, state, err := unwrapState(s)
+	if err == nil {
+		err = q.machine.Restore(state)
+	}
+	if err != nil {
 		return fmt.Errorf("restore the leader's snapshot %d: %w", meta.GetIndex(), err)
 	}
 	q.conf = meta.GetConfState()
+	q.setMembers(all)
 	q.applied = entryID{meta.GetIndex(), meta.GetTerm()}
-	q.snapshotTaken(int64(len(s.GetData())))
+	q.snapshotTaken(int64(len(state)))
 	q.adjustTicker()
 	q.opt.Logger.Info("quorum snapshot received", "node", q.opt.NodeID, "index", q.applied.index)
 	return nil
@@ -276,7 +312,7 @@ func (q *Quorum) currentSnapshot() (*raftpb.Snapshot, error) {
 		return nil, fmt.Errorf("snapshot of the machine: %w", err)
 	}
 	return &raftpb.Snapshot{
-		Data: data,
+		Data: wrapState(*q.members.Load(), data),
 		Metadata: &raftpb.SnapshotMetadata{
 			ConfState: proto.CloneOf(q.conf), Index: new(q.applied.index), Term: new(q.applied.term),
 		},
@@ -299,7 +335,7 @@ func (q *Quorum) compact() error {
 		return fmt.Errorf("snapshot of the machine: %w", err)
 	}
 	before := q.snapshotID
-	err = writeSnapshot(q.opt, snapshot{q.applied, q.conf, data})
+	err = writeSnapshot(q.opt, snapshot{q.applied, q.conf, *q.members.Load(), data})
 	if errors.Is(err, errSnapshotSkipped) {
 		// A full disk: the log grows on, if it can, and the next try comes
 		// after as many entries again.
@@ -340,6 +376,12 @@ func (q *Quorum) forget(before entryID) {
 // publish tells the world about the round.
 func (q *Quorum) publish() {
 	q.publishStatus()
+	if now := q.Status().Leadership; now != q.shown {
+		q.shown = now
+		if q.opt.OnLeader != nil {
+			q.opt.OnLeader(now)
+		}
+	}
 	if q.role.leader != raft.None && q.applied.term == q.role.term {
 		select {
 		case <-q.ready:
@@ -363,68 +405,9 @@ func (q *Quorum) wait(ctx context.Context) error {
 	case in := <-q.inbox:
 		q.receiveAll(in)
 	case <-ticks:
-		q.node.Tick()
+		q.tickOrGreet()
+	case <-q.haste.due():
+		return q.takeTurn()
 	}
 	return nil
-}
-
-// receiveAll steps one message and those that wait behind it.
-func (q *Quorum) receiveAll(in inbound) {
-	for range maxInboundPerRound {
-		q.receive(in)
-		select {
-		case in = <-q.inbox:
-		default:
-			return
-		}
-	}
-	q.receive(in)
-}
-
-func (q *Quorum) receive(in inbound) {
-	switch {
-	case in.message != nil:
-		if err := q.node.Step(in.message); err != nil {
-			q.opt.Logger.Debug("quorum message dropped", "node", q.opt.NodeID,
-				"from", brokerID(in.message.GetFrom()), "error", err)
-		}
-	case in.snapshotTo != 0 && in.snapshotOK:
-		q.node.ReportSnapshot(in.snapshotTo, raft.SnapshotFinish)
-	case in.snapshotTo != 0:
-		q.node.ReportSnapshot(in.snapshotTo, raft.SnapshotFailure)
-	default:
-		q.node.ReportUnreachable(in.unreachable)
-	}
-}
-
-// Receive takes a message from another node, which quorum owns from then on.
-// It waits while too many wait before it.
-func (q *Quorum) Receive(ctx context.Context, message *raftpb.Message) error {
-	if t := message.GetType(); raft.IsLocalMsg(t) || t == raftpb.MsgProp {
-		return fmt.Errorf("message of type %s does not come from other nodes", message.GetType())
-	}
-	return q.push(ctx, inbound{message: message})
-}
-
-// ReportUnreachable says that a message to a node was lost, so that the leader
-// probes it before sending more.
-func (q *Quorum) ReportUnreachable(ctx context.Context, node kafka.BrokerID) error {
-	return q.push(ctx, inbound{unreachable: raftID(node)})
-}
-
-// ReportSnapshot says that the transfer of a snapshot to a node ended, and how.
-// Until then the leader sends it nothing else.
-func (q *Quorum) ReportSnapshot(ctx context.Context, node kafka.BrokerID, ok bool) error {
-	return q.push(ctx, inbound{snapshotTo: raftID(node), snapshotOK: ok})
-}
-
-func (q *Quorum) push(ctx context.Context, in inbound) error {
-	select {
-	case q.inbox <- in:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-q.stopped:
-		return q.stopErr
-	}
 }

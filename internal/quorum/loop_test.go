@@ -20,6 +20,8 @@ func (nothing) Restore([]byte) error       { return nil }
 // record keeps what was sent.
 type record struct{ sent, snapshots []*raftpb.Message }
 
+func (r *record) Greet(bool) {}
+
 func (r *record) Send(messages []*raftpb.Message) {
 	for _, m := range messages {
 		if m.GetType() == raftpb.MsgSnap {
@@ -91,7 +93,7 @@ func TestNewcomerGetsSnapshotThatKnowsIt(t *testing.T) {
 		q.node.Tick()
 		turn()
 		for _, m := range sent.take() {
-			q.receive(inbound{message: answerOfNewcomer(m)})
+			q.receive(inbound{message: answerOfNewcomer(m), from: Member{ID: brokerID(m.GetTo())}})
 		}
 		turn()
 	}

@@ -43,12 +43,16 @@ type Stager interface {
 	Unstage()
 }
 
-// Transport carries messages to other nodes. Send must not block: it drops
-// what it cannot queue, as Raft allows. The messages may not be modified. The
-// receiving side hands what arrives to Receive. After a snapshot message was
-// transferred to its end, or failed, the transport calls ReportSnapshot.
+// Transport carries messages to other nodes.
 type Transport interface {
+	// Send must not block: it drops what it cannot queue, as Raft allows. The
+	// messages may not be modified. The receiving side hands what arrives to
+	// Receive. After a snapshot message was transferred to its end, or failed,
+	// the transport calls ReportSnapshot.
 	Send(messages []*raftpb.Message)
+	// Greet tells all nodes that there may be that this one is here; their
+	// transports call Greeted. It must not block either.
+	Greet(fresh bool)
 }
 
 // Options says what to open. FS, Dir, NodeID and Machine are required; zero
@@ -60,8 +64,15 @@ type Options struct {
 	// NodeID is this node.
 	NodeID kafka.BrokerID
 	// Voters are the nodes a new quorum begins with: the same list on each of
-	// them. A directory that holds a log already knows its voters.
+	// them, and the first election waits until each has heard from all. A
+	// directory that holds a log already knows its voters. A node that is not
+	// among them begins empty and asks to join as a learner, for which it needs a
+	// Transport.
 	Voters []kafka.BrokerID
+	// Directory is the id of the data directory and Address where others reach
+	// this node: what it is known by to them. A lone voter needs neither.
+	Directory [16]byte
+	Address   string
 	// Machine is what is replicated.
 	Machine Machine
 	// Transport reaches the other nodes; a lone voter needs none.
@@ -69,9 +80,14 @@ type Options struct {
 	// Logger gets one line per change of leader, snapshot or repair.
 	Logger *slog.Logger
 
-	// TickInterval is Raft's unit of time, 10 ms by default. A leader is
-	// missed after ElectionTicks (30) to twice that, and shows itself every
-	// HeartbeatTicks (5).
+	// OnLeader, if set, is called on the loop whenever its argument has changed.
+	// It must not block, nor call a method that waits for the loop.
+	OnLeader func(Leadership)
+
+	// TickInterval is Raft's unit of time, 40 ms by default. A leader is
+	// missed after ElectionTicks (20) to twice that, and shows itself every
+	// HeartbeatTicks (3). A leader whose process died is replaced sooner, see
+	// ReportDown.
 	TickInterval   time.Duration
 	ElectionTicks  int
 	HeartbeatTicks int
@@ -96,9 +112,9 @@ type Options struct {
 
 // The defaults of Options.
 const (
-	defaultTickInterval    = 10 * time.Millisecond
-	defaultElectionTicks   = 30
-	defaultHeartbeatTicks  = 5
+	defaultTickInterval    = 40 * time.Millisecond
+	defaultElectionTicks   = 20
+	defaultHeartbeatTicks  = 3
 	defaultSegmentBytes    = 2 << 20
 	defaultSnapshotEntries = 10_000
 	defaultSnapshotBytes   = 2 << 20
@@ -143,6 +159,7 @@ type Quorum struct {
 	started atomic.Bool
 	closed  atomic.Bool
 	status  atomic.Pointer[Status]
+	members atomic.Pointer[members] // As of the last entry applied.
 
 	// --- the loop's own ---
 
@@ -161,7 +178,20 @@ type Quorum struct {
 	snapshotID   entryID
 	snapshotSize int64
 
-	role role
+	role  role
+	shown Leadership // What OnLeader was told last.
+	haste haste
+	ticks int
+	// founders are the voters heard of that hold nothing, see gated.
+	founders map[uint64]bool
+	// wishes are the changes of members that somebody waits for; changing says
+	// that one is in the log and not applied.
+	wishes   []*wish
+	changing bool
+	noEnroll time.Time
+	contacts map[kafka.BrokerID]contact
+	// resigning wait for this node to stop leading.
+	resigning []chan error
 	// decided are the calls of Do whose outcome hangs on entries on their way,
 	// in the order of those entries.
 	decided      []outcome
@@ -198,7 +228,11 @@ func Open(opt Options) (*Quorum, error) {
 		applied:      found.snapshot.id,
 		snapshotID:   found.snapshot.id,
 		snapshotSize: int64(len(found.snapshot.data)),
+		founders:     map[uint64]bool{},
+		contacts:     map[kafka.BrokerID]contact{},
+		shown:        Leadership{Leader: kafka.NoBroker},
 	}
+	q.setMembers(found.snapshot.members)
 	q.stager, _ = opt.Machine.(Stager)
 	q.log.snapshot = q.currentSnapshot
 	if !q.alone() && opt.Transport == nil {
@@ -253,12 +287,20 @@ func (q *Quorum) Close() error {
 // applied here, so that everything committed before it has been too.
 func (q *Quorum) Ready() <-chan struct{} { return q.ready }
 
-// Status describes this node as of the last round of the loop.
-type Status struct {
-	NodeID kafka.BrokerID
+// Leadership is who leads, as this node knows it.
+type Leadership struct {
 	// Leader is kafka.NoBroker while none is known.
 	Leader kafka.BrokerID
 	Term   uint64
+	// Active says that this node leads and has applied all that came before, so
+	// that it decides.
+	Active bool
+}
+
+// Status describes this node as of the last round of the loop.
+type Status struct {
+	NodeID kafka.BrokerID
+	Leadership
 	// Invariant: SnapshotIndex <= AppliedIndex <= CommitIndex <= LastIndex.
 	SnapshotIndex uint64
 	AppliedIndex  uint64
@@ -280,8 +322,7 @@ func (q *Quorum) publishStatus() {
 	old := q.status.Load()
 	s := Status{
 		NodeID:        q.opt.NodeID,
-		Leader:        brokerID(basic.Lead),
-		Term:          basic.GetTerm(),
+		Leadership:    Leadership{brokerID(basic.Lead), basic.GetTerm(), q.active()},
 		SnapshotIndex: q.snapshotID.index,
 		AppliedIndex:  q.applied.index,
 		CommitIndex:   basic.GetCommit(),
@@ -295,6 +336,9 @@ func (q *Quorum) publishStatus() {
 	}
 	q.status.Store(&s)
 }
+
+// active reports whether this node leads and has applied all that came before.
+func (q *Quorum) active() bool { return q.role.leading && q.applied.term == q.role.term }
 
 // alone reports whether no other node takes part.
 func (q *Quorum) alone() bool {

@@ -344,17 +344,57 @@ func newWAL(opt Options) *wal {
 	}
 }
 
-// bootstrap begins a new quorum. The snapshot comes last: without one the
-// directory counts as empty, however far an earlier attempt got.
+// bootstrap begins a new quorum, or an empty log that joins one. The snapshot comes
+// last: without one the directory counts as empty, however far an earlier attempt got.
 func bootstrap(opt Options, s *scan) (recovered, error) {
-	if len(opt.Voters) == 0 {
+	founding := slices.Contains(opt.Voters, opt.NodeID)
+	if !founding && opt.Transport == nil {
 		return recovered{}, errors.New("the directory holds no log, and no voters are given to begin one")
 	}
-	first := hardState{term: bootstrapID().term, commit: bootstrapID().index}
+	if err := s.clearAttempts(opt); err != nil {
+		return recovered{}, err
+	}
+	if err := makeDir(opt.FS, opt.Dir); err != nil {
+		return recovered{}, err
+	}
+	conf := &raftpb.ConfState{AutoLeave: new(false)}
+	r := recovered{
+		snapshot: snapshot{conf: conf, members: members{}},
+		log:      &memoryLog{conf: conf}, wal: newWAL(opt),
+	}
+	if founding {
+		for _, id := range opt.Voters {
+			conf.Voters = append(conf.Voters, raftID(id))
+		}
+		slices.Sort(conf.Voters)
+		r.snapshot.id = bootstrapID()
+		r.log.base, r.log.hard = bootstrapID(), firstHardState()
+	}
+	r.wal.hard = r.log.hard
+	err := r.wal.createSegment(r.log.base, 0)
+	if err == nil && founding {
+		err = writeSnapshot(opt, r.snapshot)
+	}
+	if err != nil {
+		return recovered{}, errors.Join(err, r.wal.close())
+	}
+	return r, nil
+}
+
+// firstHardState is what a new quorum begins with.
+func firstHardState() hardState {
+	return hardState{term: bootstrapID().term, commit: bootstrapID().index}
+}
+
+// clearAttempts removes what begins of a log left. A node that joins notes terms and
+// nothing else, for as long as it has not been sent the snapshot to begin with: it
+// votes for nobody, so they may be forgotten.
+func (s *scan) clearAttempts(opt Options) error {
 	for _, seg := range s.segments {
 		for _, f := range seg.frames {
-			if f.hard != first || len(f.entries) > 0 {
-				return recovered{}, &CorruptionError{
+			joining := f.hard.vote == 0 && f.hard.commit == 0
+			if f.hard != firstHardState() && !joining || len(f.entries) > 0 {
+				return &CorruptionError{
 					seg.path, segmentHeaderBytes,
 					"the log has entries, but no snapshot is there",
 				}
@@ -364,31 +404,10 @@ func bootstrap(opt Options, s *scan) (recovered, error) {
 	}
 	for _, name := range s.leftovers {
 		if err := opt.FS.Remove(path.Join(opt.Dir, name)); err != nil {
-			return recovered{}, err
+			return err
 		}
 	}
-	if err := makeDir(opt.FS, opt.Dir); err != nil {
-		return recovered{}, err
-	}
-	conf := &raftpb.ConfState{AutoLeave: new(false)}
-	for _, id := range opt.Voters {
-		conf.Voters = append(conf.Voters, raftID(id))
-	}
-	slices.Sort(conf.Voters)
-	r := recovered{
-		snapshot: snapshot{id: bootstrapID(), conf: conf},
-		log:      &memoryLog{base: bootstrapID(), conf: conf, hard: first},
-		wal:      newWAL(opt),
-	}
-	r.wal.hard = first
-	err := r.wal.createSegment(bootstrapID(), 0)
-	if err == nil {
-		err = writeSnapshot(opt, r.snapshot)
-	}
-	if err != nil {
-		return recovered{}, errors.Join(err, r.wal.close())
-	}
-	return r, nil
+	return nil
 }
 
 // makeDir makes a directory durable, with the parents it is the first to need.

@@ -13,7 +13,9 @@ import (
 type snapshot struct {
 	id   entryID
 	conf *raftpb.ConfState
-	data []byte
+	// members may be empty: a lone voter knows nobody. Then the file is of version 1.
+	members members
+	data    []byte
 }
 
 // bootstrapID is the entry that stands before the first one. Its snapshot
@@ -25,8 +27,11 @@ func bootstrapID() entryID { return entryID{index: 1, term: 1} }
 func (s snapshot) appendTo(dst []byte, node uint64) []byte {
 	le := binary.LittleEndian
 	start := len(dst)
-	conf := appendConf(nil, s.conf)
-	dst = appendPreamble(dst, snapshotMagic)
+	conf, version := appendConf(nil, s.conf), FormatVersion
+	if len(s.members) > 0 {
+		conf, version = appendMembers(conf, s.members), SnapshotVersion
+	}
+	dst = appendPreambleOf(dst, snapshotMagic, version)
 	dst = le.AppendUint64(dst, s.id.index)
 	dst = le.AppendUint64(dst, s.id.term)
 	dst = le.AppendUint64(dst, node)
@@ -67,11 +72,29 @@ func parseSnapshot(path string, data []byte) (s snapshot, node uint64, err error
 	if s.id.index == 0 || s.id.index > maxIndex {
 		return fail(preambleBytes, fmt.Sprintf("index %d", s.id.index))
 	}
-	if s.conf, err = parseConf(body[:confBytes]); err != nil {
+	if err := s.parseConfiguration(body[:confBytes], le.Uint32(data[8:])); err != nil {
 		return fail(snapshotHeaderBytes, err.Error())
 	}
 	s.data = body[confBytes:]
 	return s, node, nil
+}
+
+// parseConfiguration reads what stands before the machine's data; a file of version 1
+// has no members.
+func (s *snapshot) parseConfiguration(data []byte, version uint32) (err error) {
+	if s.conf, data, err = cutConf(data); err != nil {
+		return err
+	}
+	s.members = members{}
+	if version >= SnapshotVersion {
+		if s.members, data, err = cutMembers(data); err == nil && len(s.members) == 0 {
+			err = errors.New("a list of members without any")
+		}
+	}
+	if err == nil && len(data) > 0 {
+		err = errors.New("configuration does not end where it should")
+	}
+	return err
 }
 
 // appendConf appends a configuration: four lists of nodes, each behind its
@@ -91,27 +114,28 @@ func appendConf(dst []byte, conf *raftpb.ConfState) []byte {
 	return append(dst, 0)
 }
 
-func parseConf(data []byte) (*raftpb.ConfState, error) {
-	conf := &raftpb.ConfState{}
+// cutConf is the inverse; it returns what follows.
+func cutConf(data []byte) (conf *raftpb.ConfState, rest []byte, err error) {
+	conf = &raftpb.ConfState{}
 	for _, ids := range [...]*[]uint64{
 		&conf.Voters, &conf.Learners, &conf.VotersOutgoing, &conf.LearnersNext,
 	} {
 		if len(data) < 4 {
-			return nil, errors.New("configuration cut short")
+			return nil, nil, errors.New("configuration cut short")
 		}
 		count := binary.LittleEndian.Uint32(data)
 		data = data[4:]
 		if uint64(count)*8 > uint64(len(data)) {
-			return nil, errors.New("a list of the configuration is cut short")
+			return nil, nil, errors.New("a list of the configuration is cut short")
 		}
 		for range count {
 			*ids = append(*ids, binary.LittleEndian.Uint64(data))
 			data = data[8:]
 		}
 	}
-	if len(data) != 1 || data[0] > 1 {
-		return nil, errors.New("configuration does not end where it should")
+	if len(data) < 1 || data[0] > 1 {
+		return nil, nil, errors.New("configuration does not end where it should")
 	}
 	conf.AutoLeave = new(data[0] == 1)
-	return conf, nil
+	return conf, data[1:], nil
 }

@@ -60,6 +60,8 @@ func errorCodes() map[string]struct {
 		"record.ErrShort":                       {record.ErrShort, kafka.ErrCorruptMessage},
 		"record.ErrTooLarge":                    {record.ErrTooLarge, kafka.ErrMessageTooLarge},
 		"quorum.NotLeaderError":                 {&quorum.NotLeaderError{Leader: 2}, kafka.ErrNotController},
+		"quorum.MemberError":                    {&quorum.MemberError{Problem: quorum.NotMember}, kafka.ErrVoterNotFound},
+		"quorum.StrangerError":                  {&quorum.StrangerError{}, kafka.ErrInvalidVoterKey},
 		"quorum.ErrStopped":                     {quorum.ErrStopped, kafka.ErrNotController},
 		"quorum.ErrEntryTooLarge":               {quorum.ErrEntryTooLarge, kafka.ErrInvalidRequest},
 		"quorum.CorruptionError":                {&quorum.CorruptionError{}, kafka.ErrKafkaStorageError},

@@ -85,12 +85,29 @@ func CodeOf(err error) kafka.Code {
 	return rarelyCode(err)
 }
 
+// memberCode is why a change of the quorum's voters can't be made (KIP-853).
+func memberCode(p quorum.MemberProblem) kafka.Code {
+	switch p {
+	case quorum.AlreadyVoter:
+		return kafka.ErrDuplicateVoter
+	case quorum.NotMember:
+		return kafka.ErrVoterNotFound
+	case quorum.OtherDirectory:
+		return kafka.ErrInvalidVoterKey
+	case quorum.LastVoter:
+		return kafka.ErrInvalidRequest
+	}
+	return kafka.ErrUnknownServerError
+}
+
 // rarelyCode maps errors that a client sees when something is wrong with the
 // cluster or with this broker's disk, or that only other rooms should see. None
 // becomes a code that clients give up on without need.
 func rarelyCode(err error) kafka.Code {
 	var (
 		notLeader  *quorum.NotLeaderError
+		member     *quorum.MemberError
+		stranger   *quorum.StrangerError
 		value      *config.ValueError
 		unexpected *commitlog.UnexpectedOffsetError
 		damage     = []any{
@@ -100,6 +117,10 @@ func rarelyCode(err error) kafka.Code {
 		}
 	)
 	switch {
+	case errors.As(err, &member):
+		return memberCode(member.Problem)
+	case errors.As(err, &stranger):
+		return kafka.ErrInvalidVoterKey
 	case errors.As(err, &notLeader), errors.Is(err, quorum.ErrStopped):
 		return kafka.ErrNotController
 	case errors.Is(err, quorum.ErrEntryTooLarge):

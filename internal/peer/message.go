@@ -1,0 +1,227 @@
+package peer
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/quorum"
+)
+
+// RaftKey is the key of the private request that carries messages of Raft, far from
+// all keys of Kafka.
+const RaftKey int16 = 31_000
+
+// raftVersion is the only version of it there is.
+const raftVersion = 0
+
+// envelope is what one request carries. All integers are big-endian, lengths are
+// unsigned varints:
+//
+//	clusterID(length, bytes)      empty as long as the sender belongs to none
+//	from: node(4) directory(16) address(length, bytes)
+//	to:   node(4) directory(16)   zeros if the sender does not know it
+//	flags(1)                      1: a greeting; 2: of a node with nothing in its log
+//	count, then count times: length, raftpb.Message
+//
+// Naming the receiver's directory keeps a node whose data was wiped from taking what
+// is meant for the one that it was.
+type envelope struct {
+	clusterID string
+	from      quorum.Member
+	to        quorum.Member // Without an address.
+	greeting  bool
+	fresh     bool
+	messages  []*raftpb.Message
+}
+
+// The flags of an envelope.
+const (
+	flagGreeting = 1 << iota
+	flagFresh
+)
+
+// maxMessages bounds what is allocated for an envelope that was not read yet.
+const maxMessages = 1 << 16
+
+func appendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendNode(dst []byte, m quorum.Member) []byte {
+	dst = binary.BigEndian.AppendUint32(dst, uint32(m.ID))
+	return append(dst, m.Directory[:]...)
+}
+
+// appendTo appends the envelope's form on the wire.
+func (e *envelope) appendTo(dst []byte) ([]byte, error) {
+	dst = appendString(dst, e.clusterID)
+	dst = appendString(appendNode(dst, e.from), e.from.Address)
+	dst = appendNode(dst, e.to)
+	var flags byte
+	if e.greeting {
+		flags |= flagGreeting
+	}
+	if e.fresh {
+		flags |= flagFresh
+	}
+	dst = append(dst, flags)
+	dst = binary.AppendUvarint(dst, uint64(len(e.messages)))
+	for _, m := range e.messages {
+		dst = binary.AppendUvarint(dst, uint64(proto.Size(m)))
+		var err error
+		if dst, err = (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend(dst, m); err != nil {
+			return nil, fmt.Errorf("encode a message of Raft: %w", err)
+		}
+	}
+	return dst, nil
+}
+
+// decoder takes bytes apart. After an error there is nothing left to take.
+type decoder struct {
+	rest []byte
+	err  error
+}
+
+func (d *decoder) take(n uint64) []byte {
+	if n > uint64(len(d.rest)) {
+		d.rest, d.err = nil, errors.New("cut short")
+		return nil
+	}
+	b := d.rest[:n]
+	d.rest = d.rest[n:]
+	return b
+}
+
+func (d *decoder) uvarint() uint64 {
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.rest, d.err = nil, errors.New("bad length")
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) node() (m quorum.Member) {
+	if b := d.take(4); b != nil {
+		m.ID = kafka.BrokerID(binary.BigEndian.Uint32(b))
+	}
+	copy(m.Directory[:], d.take(uint64(len(m.Directory))))
+	return m
+}
+
+// decodeEnvelope is the inverse of appendTo. The messages own their bytes.
+func decodeEnvelope(body []byte) (*envelope, error) {
+	d := &decoder{rest: body}
+	e := &envelope{clusterID: string(d.take(d.uvarint()))}
+	e.from = d.node()
+	e.from.Address = string(d.take(d.uvarint()))
+	e.to = d.node()
+	if b := d.take(1); b != nil {
+		e.greeting, e.fresh = b[0]&flagGreeting != 0, b[0]&flagFresh != 0
+	}
+	count := d.uvarint()
+	if count > maxMessages {
+		return nil, fmt.Errorf("message of Raft: %d at once, the limit is %d", count, maxMessages)
+	}
+	for range count {
+		b := d.take(d.uvarint())
+		if d.err != nil {
+			break
+		}
+		m := &raftpb.Message{}
+		if err := proto.Unmarshal(b, m); err != nil {
+			return nil, fmt.Errorf("message of Raft: %w", err)
+		}
+		e.messages = append(e.messages, m)
+	}
+	if d.err == nil && len(d.rest) > 0 {
+		d.err = fmt.Errorf("%d bytes too many", len(d.rest))
+	}
+	if d.err != nil {
+		return nil, fmt.Errorf("message of Raft: %w", d.err)
+	}
+	return e, nil
+}
+
+// raftRequest carries an envelope; it implements kmsg.Request.
+type raftRequest struct {
+	version int16
+	body    []byte
+}
+
+// Key implements kmsg.Request.
+func (*raftRequest) Key() int16 { return RaftKey }
+
+// MaxVersion implements kmsg.Request.
+func (*raftRequest) MaxVersion() int16 { return raftVersion }
+
+// SetVersion implements kmsg.Request.
+func (r *raftRequest) SetVersion(v int16) { r.version = v }
+
+// GetVersion implements kmsg.Request.
+func (r *raftRequest) GetVersion() int16 { return r.version }
+
+// IsFlexible implements kmsg.Request.
+func (*raftRequest) IsFlexible() bool { return false }
+
+// AppendTo implements kmsg.Request.
+func (r *raftRequest) AppendTo(dst []byte) []byte { return append(dst, r.body...) }
+
+// ReadFrom implements kmsg.Request.
+func (r *raftRequest) ReadFrom(src []byte) error {
+	r.body = src
+	return nil
+}
+
+// ResponseKind implements kmsg.Request.
+func (r *raftRequest) ResponseKind() kmsg.Response { return &raftResponse{version: r.version} }
+
+// raftResponse says whether the messages were taken; it implements kmsg.Response:
+// code(2), then why not as a string with two bytes of length.
+type raftResponse struct {
+	version int16
+	code    kafka.Code
+	reason  string
+}
+
+// Key implements kmsg.Response.
+func (*raftResponse) Key() int16 { return RaftKey }
+
+// MaxVersion implements kmsg.Response.
+func (*raftResponse) MaxVersion() int16 { return raftVersion }
+
+// SetVersion implements kmsg.Response.
+func (r *raftResponse) SetVersion(v int16) { r.version = v }
+
+// GetVersion implements kmsg.Response.
+func (r *raftResponse) GetVersion() int16 { return r.version }
+
+// IsFlexible implements kmsg.Response.
+func (*raftResponse) IsFlexible() bool { return false }
+
+// RequestKind implements kmsg.Response.
+func (r *raftResponse) RequestKind() kmsg.Request { return &raftRequest{version: r.version} }
+
+// AppendTo implements kmsg.Response.
+func (r *raftResponse) AppendTo(dst []byte) []byte {
+	reason := r.reason[:min(len(r.reason), 1000)]
+	dst = binary.BigEndian.AppendUint16(dst, uint16(r.code))
+	dst = binary.BigEndian.AppendUint16(dst, uint16(len(reason)))
+	return append(dst, reason...)
+}
+
+// ReadFrom implements kmsg.Response.
+func (r *raftResponse) ReadFrom(src []byte) error {
+	if len(src) < 4 || len(src) != 4+int(binary.BigEndian.Uint16(src[2:])) {
+		return errors.New("answer to messages of Raft has the wrong length")
+	}
+	r.code, r.reason = kafka.Code(binary.BigEndian.Uint16(src)), string(src[4:])
+	return nil
+}

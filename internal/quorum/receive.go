@@ -1,0 +1,126 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+
+	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// receiveAll steps one message and those that wait behind it.
+func (q *Quorum) receiveAll(in inbound) {
+	for range maxInboundPerRound {
+		q.receive(in)
+		select {
+		case in = <-q.inbox:
+		default:
+			return
+		}
+	}
+	q.receive(in)
+}
+
+func (q *Quorum) receive(in inbound) {
+	switch {
+	case in.call != nil:
+		in.call()
+	case in.message != nil:
+		q.step(in.from, in.message)
+	case in.greeting:
+		q.greeted(in.from, in.fresh)
+	case in.down != 0:
+		q.leaderDown(in.down)
+	case in.snapshotTo != 0 && in.snapshotOK:
+		q.node.ReportSnapshot(in.snapshotTo, raft.SnapshotFinish)
+	case in.snapshotTo != 0:
+		q.node.ReportSnapshot(in.snapshotTo, raft.SnapshotFailure)
+	default:
+		q.node.ReportUnreachable(in.unreachable)
+	}
+}
+
+// step gives a message to the library.
+func (q *Quorum) step(from Member, m *raftpb.Message) {
+	err := q.check(from)
+	if err == nil {
+		err = q.plausible(m)
+	}
+	if err == nil {
+		q.contact(from)
+		if !q.mayVote(m) {
+			return
+		}
+		err = q.node.Step(m)
+	}
+	if err != nil {
+		q.opt.Logger.Debug("quorum message dropped", "node", q.opt.NodeID, "from", from.ID, "error", err)
+		return
+	}
+	if m.GetType() == raftpb.MsgAppResp && !m.GetReject() {
+		q.noteAnswer(from.ID, m.GetIndex())
+	}
+}
+
+// plausible refuses what would break the library's assumptions: it takes for granted
+// that nobody loses a log.
+func (q *Quorum) plausible(m *raftpb.Message) error {
+	last := q.log.last().index
+	switch m.GetType() {
+	case raftpb.MsgHeartbeat:
+		if m.GetCommit() > last {
+			return fmt.Errorf("it takes entry %d for held here, and the last is %d", m.GetCommit(), last)
+		}
+	case raftpb.MsgAppResp:
+		if !m.GetReject() && m.GetIndex() > last {
+			return fmt.Errorf("it acknowledges entry %d, and the last is %d", m.GetIndex(), last)
+		}
+	case raftpb.MsgSnap:
+		_, _, err := unwrapState(m.GetSnapshot())
+		return err
+	}
+	return nil
+}
+
+// Receive takes a message from another node, which quorum owns from then on.
+// It waits while too many wait before it. A *StrangerError says that the node is not
+// the one that the quorum knows by this id.
+func (q *Quorum) Receive(ctx context.Context, from Member, message *raftpb.Message) error {
+	t := message.GetType()
+	switch {
+	case raft.IsLocalMsg(t) || t == raftpb.MsgProp:
+		return fmt.Errorf("message of type %s does not come from other nodes", t)
+	case message.GetFrom() != raftID(from.ID) || message.GetTo() != raftID(q.opt.NodeID):
+		return fmt.Errorf("message from %d to %d came from node %d to node %d",
+			brokerID(message.GetFrom()), brokerID(message.GetTo()), from.ID, q.opt.NodeID)
+	}
+	if err := q.check(from); err != nil {
+		return err
+	}
+	return q.push(ctx, inbound{message: message, from: from})
+}
+
+// ReportUnreachable says that a message to a node was lost, so that the leader
+// probes it before sending more.
+func (q *Quorum) ReportUnreachable(ctx context.Context, node kafka.BrokerID) error {
+	return q.push(ctx, inbound{unreachable: raftID(node)})
+}
+
+// ReportSnapshot says that the transfer of a snapshot to a node ended, and how.
+// Until then the leader sends it nothing else.
+func (q *Quorum) ReportSnapshot(ctx context.Context, node kafka.BrokerID, ok bool) error {
+	return q.push(ctx, inbound{snapshotTo: raftID(node), snapshotOK: ok})
+}
+
+func (q *Quorum) push(ctx context.Context, in inbound) error {
+	select {
+	case q.inbox <- in:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-q.stopped:
+		return q.stopErr
+	}
+}
