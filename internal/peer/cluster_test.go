@@ -77,8 +77,8 @@ func simulate(t *testing.T, count int, change func(*quorum.Options), test func(c
 		for id := range kafka.BrokerID(count) {
 			c.start(id)
 		}
+		defer c.stopAll()
 		test(c)
-		c.stopAll()
 	})
 }
 
