@@ -14,14 +14,14 @@ import (
 
 // host is a broker's cluster listener with a table of its own.
 type host struct {
-	t       *testing.T
+	t       testing.TB
 	address string
 	cancel  context.CancelFunc
 	ended   chan struct{}
 }
 
 // listen serves a table on an address until stop, or the end of the test.
-func listen(t *testing.T, network netx.Network, address string, log *slog.Logger, apis ...wire.API) *host {
+func listen(t testing.TB, network netx.Network, address string, log *slog.Logger, apis ...wire.API) *host {
 	t.Helper()
 	l, err := network.Listen(t.Context(), address)
 	if err != nil {

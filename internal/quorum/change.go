@@ -248,7 +248,7 @@ func (q *Quorum) contact(from Member) {
 	}
 }
 
-// enrollPause is between attempts that fail.
+// enrollPause is between attempts that fail, and after a member moved.
 const enrollPause = time.Second
 
 // enroll brings what the quorum knows of a node up to date.
@@ -263,6 +263,10 @@ func (q *Quorum) enroll(m Member) {
 		}
 	case known != m:
 		q.enrollAs(raftpb.ConfChangeUpdateNode, m)
+		if known.Address != "" {
+			// Two that pass for the same node must not fill the log with moves.
+			q.noEnroll = time.Now().Add(enrollPause)
+		}
 	}
 }
 
