@@ -132,6 +132,7 @@ func TestRefusedDialIsToldAndPausesGrow(t *testing.T) {
 		if d := time.Since(start); d != (10+20+40+80)*time.Millisecond {
 			t.Errorf("five dials took %s", d)
 		}
+		synctest.Wait()
 		if w.downs.Load() != 5 || !w.conn.Refused() {
 			t.Errorf("told of %d refusals", w.downs.Load())
 		}
