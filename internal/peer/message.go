@@ -184,11 +184,16 @@ func (r *raftRequest) ReadFrom(src []byte) error {
 func (r *raftRequest) ResponseKind() kmsg.Response { return &raftResponse{version: r.version} }
 
 // raftResponse says whether the messages were taken; it implements kmsg.Response:
-// code(2), then why not as a string with two bytes of length.
+// code(2), leader(4), then why not and the leader's address, as strings with two bytes
+// of length.
 type raftResponse struct {
 	version int16
 	code    kafka.Code
 	reason  string
+	// leader is whom to greet, with its address: kafka.NoBroker if that is not known
+	// or nothing was greeted.
+	leader  kafka.BrokerID
+	address string
 }
 
 // Key implements kmsg.Response.
@@ -211,17 +216,29 @@ func (r *raftResponse) RequestKind() kmsg.Request { return &raftRequest{version:
 
 // AppendTo implements kmsg.Response.
 func (r *raftResponse) AppendTo(dst []byte) []byte {
-	reason := r.reason[:min(len(r.reason), 1000)]
 	dst = binary.BigEndian.AppendUint16(dst, uint16(r.code))
-	dst = binary.BigEndian.AppendUint16(dst, uint16(len(reason)))
-	return append(dst, reason...)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(r.leader))
+	for _, s := range [...]string{r.reason, r.address} {
+		s = s[:min(len(s), 1024)]
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(s)))
+		dst = append(dst, s...)
+	}
+	return dst
 }
 
 // ReadFrom implements kmsg.Response.
 func (r *raftResponse) ReadFrom(src []byte) error {
-	if len(src) < 4 || len(src) != 4+int(binary.BigEndian.Uint16(src[2:])) {
+	d := decoder{rest: src}
+	if b := d.take(6); b != nil {
+		r.code, r.leader = kafka.Code(binary.BigEndian.Uint16(b)), kafka.BrokerID(binary.BigEndian.Uint32(b[2:]))
+	}
+	for _, s := range [...]*string{&r.reason, &r.address} {
+		if b := d.take(2); b != nil {
+			*s = string(d.take(uint64(binary.BigEndian.Uint16(b))))
+		}
+	}
+	if d.err != nil || len(d.rest) > 0 {
 		return errors.New("answer to messages of Raft has the wrong length")
 	}
-	r.code, r.reason = kafka.Code(binary.BigEndian.Uint16(src)), string(src[4:])
 	return nil
 }

@@ -64,7 +64,7 @@ func TestEnvelopeRoundTrip(t *testing.T) {
 }
 
 func TestRaftResponseRoundTrip(t *testing.T) {
-	want := raftResponse{code: kafka.ErrInvalidVoterKey, reason: "because"}
+	want := raftResponse{code: kafka.ErrInvalidVoterKey, reason: "because", leader: 3, address: "h:1"}
 	var got raftResponse
 	b := want.AppendTo(nil)
 	if err := got.ReadFrom(b); err != nil || got != want {

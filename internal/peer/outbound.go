@@ -259,5 +259,8 @@ func (o *outbound) send(ctx context.Context, conn *Conn, e *envelope, timeout ti
 		}
 		return &RefusedError{answer.code, answer.reason}
 	}
+	if answer.leader != kafka.NoBroker && answer.leader != o.raft.opt.Self.ID {
+		o.raft.hearOf(answer.leader, answer.address)
+	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -23,6 +25,7 @@ type Quorum interface {
 	ReportSnapshot(ctx context.Context, node kafka.BrokerID, ok bool) error
 	ReportDown(ctx context.Context, node kafka.BrokerID) error
 	Member(node kafka.BrokerID) (quorum.Member, bool)
+	Status() quorum.Status
 }
 
 // RaftOptions make a Raft.
@@ -153,10 +156,14 @@ func (r *Raft) Send(messages []*raftpb.Message) {
 	}
 }
 
-// Greet implements quorum.Transport: it tells all nodes there may be that this one is
-// here.
+// Greet implements quorum.Transport: it tells the voters this node was started with,
+// and all others that it has heard of, that it is here.
 func (r *Raft) Greet(fresh bool) {
-	for id := range r.opt.Voters {
+	ids := slices.Collect(maps.Keys(r.opt.Voters))
+	r.mu.Lock()
+	ids = slices.AppendSeq(ids, maps.Keys(r.heard))
+	r.mu.Unlock()
+	for _, id := range ids {
 		if id != r.opt.Self.ID {
 			r.to(id).greet(fresh)
 		}
@@ -202,33 +209,39 @@ func (r *Raft) address(id kafka.BrokerID) (string, bool) {
 // quorum has too much to do. A *RefusedError says that the messages are not for this
 // node, or not from one that it knows.
 func (r *Raft) Receive(ctx context.Context, body []byte) error {
+	_, err := r.receive(ctx, body)
+	return err
+}
+
+// receive is Receive, and tells whether it was a greeting.
+func (r *Raft) receive(ctx context.Context, body []byte) (greeting bool, err error) {
 	var e *envelope
 	decode := func() (err error) {
 		e, err = decodeEnvelope(body)
 		return err
 	}
 	if err := wire.Decode(decode); err != nil {
-		return err
+		return false, err
 	}
 	q, clusterID := r.attached()
 	if q == nil {
-		return errors.New("the quorum is not open yet")
+		return false, errors.New("the quorum is not open yet")
 	}
 	if err := r.check(e, clusterID); err != nil {
-		return r.refuse(e.from.ID, err)
+		return false, r.refuse(e.from.ID, err)
 	}
 	if e.greeting {
 		if err := q.Greeted(ctx, e.from, e.fresh); err != nil {
-			return r.refuse(e.from.ID, err)
+			return true, r.refuse(e.from.ID, err)
 		}
 	}
 	for _, m := range e.messages {
 		if err := q.Receive(ctx, e.from, m); err != nil {
-			return r.refuse(e.from.ID, err)
+			return e.greeting, r.refuse(e.from.ID, err)
 		}
 	}
 	r.hear(e.from)
-	return nil
+	return e.greeting, nil
 }
 
 // check refuses what is not meant for this node.
@@ -278,15 +291,20 @@ func (r *Raft) firstTime(id kafka.BrokerID, reason string) bool {
 	return true
 }
 
+// hearOf notes where a node is said to be.
+func (r *Raft) hearOf(id kafka.BrokerID, address string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, known := r.heard[id]; address != "" && (known || len(r.heard) < maxHeard) {
+		r.heard[id] = address
+	}
+}
+
 // hear notes that a node is there, and where.
 func (r *Raft) hear(from quorum.Member) {
+	r.hearOf(from.ID, from.Address)
 	r.mu.Lock()
 	o := r.outbounds[from.ID]
-	if from.Address != "" {
-		if _, known := r.heard[from.ID]; known || len(r.heard) < maxHeard {
-			r.heard[from.ID] = from.Address
-		}
-	}
 	r.mu.Unlock()
 	if o != nil && o.pausing.Swap(false) {
 		o.conn.Hasten()

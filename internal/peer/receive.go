@@ -20,18 +20,34 @@ func (r *Raft) API() wire.API {
 // handle takes one request. It waits while the quorum has too much to do, which
 // holds the connection up and with it the sender.
 func (r *Raft) handle(ctx context.Context, req *wire.Request) wire.Response {
-	err := r.Receive(ctx, req.Body)
+	greeting, err := r.receive(ctx, req.Body)
 	var refused *RefusedError
 	var garbled *wire.PanicError
 	switch {
 	case err == nil:
-		return answered{&raftResponse{}}
+		return answered{r.answer(greeting)}
 	case errors.As(err, &garbled):
 		return wire.Close(err.Error())
 	case errors.As(err, &refused):
-		return answered{&raftResponse{code: refused.Code, reason: refused.Reason}}
+		return answered{&raftResponse{code: refused.Code, reason: refused.Reason, leader: kafka.NoBroker}}
 	}
-	return answered{&raftResponse{code: kafka.ErrUnknownServerError, reason: err.Error()}}
+	return answered{&raftResponse{code: kafka.ErrUnknownServerError, reason: err.Error(), leader: kafka.NoBroker}}
+}
+
+// answer says that all is well, and to one that greets who leads: only the leader can
+// let it in.
+func (r *Raft) answer(greeting bool) *raftResponse {
+	answer := &raftResponse{leader: kafka.NoBroker}
+	q, _ := r.attached()
+	if !greeting || q == nil {
+		return answer
+	}
+	if leader := q.Status().Leader; leader != kafka.NoBroker && leader != r.opt.Self.ID {
+		if address, ok := r.address(leader); ok {
+			answer.leader, answer.address = leader, address
+		}
+	}
+	return answer
 }
 
 // answered is an answer that is ready.

@@ -1,9 +1,11 @@
 package peer_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -239,24 +241,31 @@ func TestFollowerFarBehindGetsSnapshot(t *testing.T) {
 func TestRandomFaults(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			simulate(t, 3, smallLog, func(c *cluster) { c.torment(rand.New(rand.NewPCG(seed, 1))) })
+			count := 3 + int(seed%2)*2
+			simulate(t, count, smallLog, func(c *cluster) { c.torment(count, rand.New(rand.NewPCG(seed, 1))) })
 		})
 	}
 }
 
-func (c *cluster) torment(random *rand.Rand) {
-	var acked []string
-	for round := range 25 {
-		for i := range 5 {
-			entry := fmt.Sprintf("%d/%d", round, i)
-			for _, n := range c.running() {
-				if n.Status().Active && n.add(entry) == nil {
-					acked = append(acked, entry)
-					break
-				}
+// load adds entries and returns those that were acknowledged.
+func (c *cluster) load(round int) (acked []string) {
+	for i := range 5 {
+		entry := fmt.Sprintf("%d/%d", round, i)
+		for _, n := range c.running() {
+			if n.Status().Active && n.add(entry) == nil {
+				acked = append(acked, entry)
+				break
 			}
 		}
-		id, other := kafka.BrokerID(random.IntN(3)), kafka.BrokerID(random.IntN(3))
+	}
+	return acked
+}
+
+func (c *cluster) torment(count int, random *rand.Rand) {
+	var acked []string
+	for round := range 25 {
+		acked = append(acked, c.load(round)...)
+		id, other := kafka.BrokerID(random.IntN(count)), kafka.BrokerID(random.IntN(count))
 		pause := time.Duration(random.IntN(3000)) * time.Millisecond
 		switch random.IntN(5) {
 		case 0:
@@ -285,6 +294,59 @@ func (c *cluster) torment(random *rand.Rand) {
 	c.holds(append(acked, "the end"))
 	if len(acked) < 50 {
 		c.t.Errorf("only %d entries were acknowledged", len(acked))
+	}
+}
+
+// Voters come and go under load while nodes die and learners lose their disks.
+func TestRandomChangesOfVoters(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			simulate(t, 3, smallLog, func(c *cluster) { c.churn(rand.New(rand.NewPCG(seed, 2))) })
+		})
+	}
+}
+
+func (c *cluster) churn(random *rand.Rand) {
+	const count = 5
+	c.start(3)
+	c.start(4)
+	var acked []string
+	changes := 0
+	for round := range 40 {
+		acked = append(acked, c.load(round)...)
+		id := kafka.BrokerID(random.IntN(count))
+		leader := c.active()
+		voters := leader.Status().Voters
+		ctx, cancel := context.WithTimeout(c.t.Context(), 3*time.Second)
+		var err error
+		switch op := random.IntN(5); {
+		case op == 0 && len(voters) > 2:
+			err = leader.RemoveVoter(ctx, id, [16]byte{})
+		case op <= 1:
+			err = leader.AddVoter(ctx, quorum.Member{ID: id, Directory: c.dirs[id], Address: addressOf(id)})
+		case op == 2:
+			c.kill(id)
+			advance(time.Duration(random.IntN(2000)) * time.Millisecond)
+			c.start(id)
+		case op == 3:
+			c.losePower(id, random.Uint64())
+			c.start(id)
+		case id >= 3 && !slices.Contains(voters, id):
+			c.kill(id)
+			c.replaceDisk(id)
+			c.start(id)
+		}
+		cancel()
+		if err == nil && !slices.Equal(c.active().Status().Voters, voters) {
+			changes++
+		}
+		advance(time.Duration(random.IntN(500)) * time.Millisecond)
+	}
+	c.eventually("no entry is taken", func() bool { return c.active().add("the end") == nil })
+	c.agree()
+	c.holds(append(acked, "the end"))
+	if len(acked) < 100 || changes < 3 {
+		c.t.Errorf("only %d entries and %d changes were made", len(acked), changes)
 	}
 }
 

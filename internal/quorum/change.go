@@ -215,12 +215,16 @@ func (q *Quorum) applyChange(change raftpb.ConfChangeI) error {
 	return nil
 }
 
-// caughtUp reports whether a follower has all that is committed.
+// maxBehind is how many entries a learner may lack when it becomes a voter: under
+// load it always lacks a few.
+const maxBehind = 64
+
+// caughtUp reports whether a follower has nearly all that is committed.
 func (q *Quorum) caughtUp(id uint64) (yes bool) {
 	commit := q.node.BasicStatus().GetCommit()
 	q.node.WithProgress(func(other uint64, _ raft.ProgressType, p tracker.Progress) {
 		if other == id {
-			yes = p.State == tracker.StateReplicate && p.Match >= commit
+			yes = p.State == tracker.StateReplicate && p.Match+maxBehind >= commit
 		}
 	})
 	return yes
