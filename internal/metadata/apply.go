@@ -60,9 +60,19 @@ type editor struct {
 }
 
 func (e *editor) apply(r Record) (reason string) {
+	if need := r.kind().level(); need > max(e.level, 1) {
+		return fmt.Sprintf("it needs level %d of the metadata, and the cluster uses level %d",
+			need, e.level)
+	}
 	switch r := r.(type) {
 	case *ClusterRecord:
 		return e.cluster(r)
+	case *LevelRaised:
+		return e.levelRaised(r)
+	case *BrokerChanged:
+		return e.brokerChanged(r)
+	case *BrokerRemoved:
+		return e.brokerRemoved(r)
 	case *BrokerRecord:
 		return e.broker(r)
 	case *TopicCreated:
@@ -94,10 +104,27 @@ func (e *editor) cluster(r *ClusterRecord) string {
 	case r.ClusterID == "":
 		return "the cluster's id is empty"
 	case r.Level < 1 || r.Level > CurrentLevel:
-		return fmt.Sprintf("the cluster uses level %d of the metadata, and this version knows 1 "+
-			"to %d: run a newer version", r.Level, CurrentLevel)
+		return unknownLevel(r.Level)
 	}
 	e.clusterID, e.level, e.lastBrokerEpoch = r.ClusterID, r.Level, r.LastBrokerEpoch
+	return ""
+}
+
+func unknownLevel(level int16) string {
+	return fmt.Sprintf("the cluster uses level %d of the metadata, and this version knows 1 "+
+		"to %d: run a newer version", level, CurrentLevel)
+}
+
+func (e *editor) levelRaised(r *LevelRaised) string {
+	switch {
+	case e.clusterID == "":
+		return "there is no cluster"
+	case r.Level > CurrentLevel:
+		return unknownLevel(r.Level)
+	case r.Level <= e.level:
+		return fmt.Sprintf("the cluster uses level %d already", e.level)
+	}
+	e.level = r.Level
 	return ""
 }
 
@@ -117,6 +144,27 @@ func (e *editor) broker(r *BrokerRecord) string {
 	e.Image.brokers = all
 	e.lastBrokerEpoch = max(e.lastBrokerEpoch, b.Epoch)
 	e.brokers = append(e.brokers, b.ID)
+	return ""
+}
+
+func (e *editor) brokerChanged(r *BrokerChanged) string {
+	i, known := e.findBroker(r.ID)
+	if !known || e.Image.brokers[i].Epoch != r.Epoch {
+		return fmt.Sprintf("broker %d is not registered with epoch %d", r.ID, r.Epoch)
+	}
+	e.Image.brokers = slices.Clone(e.Image.brokers)
+	e.Image.brokers[i].Fenced, e.Image.brokers[i].ShuttingDown = r.Fenced, r.ShuttingDown
+	e.brokers = append(e.brokers, r.ID)
+	return ""
+}
+
+func (e *editor) brokerRemoved(r *BrokerRemoved) string {
+	i, known := e.findBroker(r.ID)
+	if !known {
+		return fmt.Sprintf("there is no broker %d", r.ID)
+	}
+	e.Image.brokers = slices.Delete(slices.Clone(e.Image.brokers), i, i+1)
+	e.brokers = append(e.brokers, r.ID)
 	return ""
 }
 
@@ -187,6 +235,9 @@ func (e *editor) partitionsAdded(r *PartitionsAdded) string {
 	for _, p := range r.Partitions {
 		if reason := p.check(); reason != "" {
 			return reason
+		}
+		if !p.plain() {
+			return "a new partition does not move"
 		}
 		t.Partitions = append(t.Partitions, p)
 		e.partitions++
@@ -295,6 +346,10 @@ func (p *Partition) check() string {
 		return "the leader of a partition is not in sync"
 	case p.LeaderEpoch < 0 || p.PartitionEpoch < 0:
 		return "an epoch is negative"
+	case p.Lost && p.Leader != kafka.NoBroker:
+		return "a partition that was lost has a leader"
+	case len(p.Removing) >= len(p.Replicas):
+		return "all replicas of a partition leave"
 	}
 	for i, id := range p.Replicas {
 		if slices.Contains(p.Replicas[:i], id) {
@@ -304,6 +359,21 @@ func (p *Partition) check() string {
 	for i, id := range p.ISR {
 		if !slices.Contains(p.Replicas, id) || slices.Contains(p.ISR[:i], id) {
 			return fmt.Sprintf("broker %d cannot be in sync", id)
+		}
+	}
+	return p.checkMove()
+}
+
+func (p *Partition) checkMove() string {
+	for i, id := range p.Adding {
+		if !slices.Contains(p.Replicas, id) || slices.Contains(p.Adding[:i], id) ||
+			slices.Contains(p.Removing, id) {
+			return fmt.Sprintf("broker %d cannot be on its way in", id)
+		}
+	}
+	for i, id := range p.Removing {
+		if !slices.Contains(p.Replicas, id) || slices.Contains(p.Removing[:i], id) {
+			return fmt.Sprintf("broker %d cannot be on its way out", id)
 		}
 	}
 	return ""

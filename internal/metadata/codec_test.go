@@ -31,6 +31,12 @@ func samples() []metadata.Record {
 	leaderless := metadata.Partition{
 		Replicas: []kafka.BrokerID{1}, ISR: []kafka.BrokerID{1}, Leader: kafka.NoBroker,
 	}
+	moving := partition
+	moving.Adding, moving.Removing = []kafka.BrokerID{1}, []kafka.BrokerID{3}
+	moving2 := moving
+	moving2.PartitionEpoch++
+	lost := leaderless
+	lost.Lost = true
 	endpoint := metadata.Endpoint{Name: "PLAINTEXT", Host: "kafka", Port: 9092}
 	return []metadata.Record{
 		&metadata.ClusterRecord{ClusterID: "MkU3OEVBNTcwNTJENDM2Qg", Level: 1, LastBrokerEpoch: 9},
@@ -52,6 +58,15 @@ func samples() []metadata.Record {
 		},
 		&metadata.ProducerIDs{Next: 123_000},
 		&metadata.TopicDeleted{ID: id},
+		&metadata.LevelRaised{Level: 2},
+		&metadata.BrokerRecord{Broker: metadata.Broker{
+			ID: 1, Epoch: 10, Fenced: true, ShuttingDown: true, MaxLevel: 2,
+			Endpoint: endpoint, Endpoints: []metadata.Endpoint{endpoint},
+		}},
+		&metadata.BrokerChanged{ID: 1, Epoch: 10, ShuttingDown: true},
+		&metadata.TopicCreated{Name: "moving", ID: id, Partitions: []metadata.Partition{moving, lost}},
+		&metadata.PartitionsChanged{ID: id, Changes: []metadata.PartitionChange{{Partition: moving2}}},
+		&metadata.BrokerRemoved{ID: 1},
 	}
 }
 
@@ -200,6 +215,50 @@ func TestRecordsThatDoNotFit(t *testing.T) {
 		var replay *metadata.ReplayError
 		if !errors.As(err, &replay) || !strings.Contains(err.Error(), strings.TrimSuffix(want, ", too")) {
 			t.Errorf("%T: %v, want %s", r, err, want)
+		}
+	}
+	for want, r := range map[string]metadata.Record{
+		"it needs level 2": &metadata.BrokerRemoved{ID: 1},
+		"it needs level 2 of": &metadata.BrokerRecord{Broker: metadata.Broker{
+			ID: 1, MaxLevel: 2, Endpoints: []metadata.Endpoint{{Host: "h"}},
+		}},
+		"the cluster uses level 1 already": &metadata.LevelRaised{Level: 1},
+		"run a newer version":              &metadata.LevelRaised{Level: metadata.CurrentLevel + 1},
+		"it needs level 2 of the": change(func(c *change1) {
+			c.Partition.Adding = []kafka.BrokerID{1}
+		}),
+	} {
+		if _, _, err := base.Apply(r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("level 1: %T: %v, want %s", r, err, want)
+		}
+	}
+	raised, _, err := base.Apply(&metadata.LevelRaised{Level: 2})
+	if err != nil || raised.Level() != 2 {
+		t.Fatalf("raised: %v", err)
+	}
+	for want, r := range map[string]metadata.Record{
+		"there is no broker 7":              &metadata.BrokerRemoved{ID: 7},
+		"not registered with epoch 1":       &metadata.BrokerChanged{ID: 1, Epoch: 1},
+		"broker 7 is not registered":        &metadata.BrokerChanged{ID: 7, Epoch: 9},
+		"all replicas of a partition leave": change(func(c *change1) { c.Partition.Removing = partition.Replicas }),
+		"has a leader":                      change(func(c *change1) { c.Partition.Lost = true }),
+		"broker 9 cannot be on its way in": change(func(c *change1) {
+			c.Partition.Adding = []kafka.BrokerID{9}
+		}),
+		"broker 1 cannot be on its way in": change(func(c *change1) {
+			c.Partition.Adding, c.Partition.Removing = []kafka.BrokerID{1}, []kafka.BrokerID{1}
+		}),
+		"broker 9 cannot be on its way out": change(func(c *change1) {
+			c.Partition.Removing = []kafka.BrokerID{9}
+		}),
+		"a new partition does not move": &metadata.PartitionsAdded{
+			ID: topic.ID, First: 3, Partitions: []metadata.Partition{{
+				Replicas: []kafka.BrokerID{1, 2}, ISR: []kafka.BrokerID{1}, Leader: 1, Adding: []kafka.BrokerID{2},
+			}},
+		},
+	} {
+		if _, _, err := raised.Apply(r); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("level 2: %T: %v, want %s", r, err, want)
 		}
 	}
 	newer := &metadata.ClusterRecord{ClusterID: "x", Level: metadata.CurrentLevel + 1}

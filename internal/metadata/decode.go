@@ -75,7 +75,8 @@ func (d *decoder) skip(n int) {
 
 func (d *decoder) record() (Record, error) {
 	var r Record
-	switch k := kind(d.byte()); k {
+	k := kind(d.byte())
+	switch k {
 	case kindCluster:
 		r = &ClusterRecord{d.string(), d.int16(), kafka.BrokerEpoch(d.varint())}
 	case kindBroker:
@@ -94,8 +95,25 @@ func (d *decoder) record() (Record, error) {
 		r = &ConfigChanged{Resource{ResourceType(d.byte()), d.string()}, d.strings(), d.names()}
 	case kindProducerIDs:
 		r = &ProducerIDs{kafka.ProducerID(d.varint())}
+	case kindLevelRaised:
+		r = &LevelRaised{d.int16()}
+	case kindBrokerJoined:
+		r = &BrokerRecord{d.brokerJoined()}
+	case kindBrokerChanged:
+		r = &BrokerChanged{
+			kafka.BrokerID(d.int32()), kafka.BrokerEpoch(d.varint()), d.bool(), d.bool(),
+		}
+	case kindBrokerRemoved:
+		r = &BrokerRemoved{kafka.BrokerID(d.int32())}
+	case kindTopicMoving:
+		r = d.topicMoving()
+	case kindPartitionsMoving:
+		r = &PartitionsChanged{d.id(), d.movingChanges()}
 	default:
 		d.fail(fmt.Sprintf("there is no record kind %d: a newer version of Strandline wrote it", k))
+	}
+	if d.err == nil && r.kind() != k {
+		d.fail(fmt.Sprintf("a record of kind %d needs nothing that kind %d does not have", k, r.kind()))
 	}
 	if d.err == nil && len(d.data) > 0 {
 		d.fail(fmt.Sprintf("%d bytes are left over at the end of the record", len(d.data)))
@@ -230,6 +248,49 @@ func (d *decoder) partition() Partition {
 		p.ISR = p.Replicas // Most of the time, and then one slice does.
 	}
 	return p
+}
+
+// maybeBrokers reads a list that is nil when it is empty.
+func (d *decoder) maybeBrokers() []kafka.BrokerID {
+	if ids := d.brokers(); len(ids) > 0 {
+		return ids
+	}
+	return nil
+}
+
+// minMoving is the size of a partition with empty lists and what level 2 has
+// added.
+const minMoving = minPartition + 3
+
+func (d *decoder) moving() Partition {
+	p := d.partition()
+	p.Adding, p.Removing, p.Lost = d.maybeBrokers(), d.maybeBrokers(), d.bool()
+	return p
+}
+
+func (d *decoder) movingChanges() []PartitionChange {
+	out := make([]PartitionChange, d.count(minMoving+1))
+	for i := range out {
+		out[i] = PartitionChange{d.int32(), d.moving()}
+	}
+	return out
+}
+
+func (d *decoder) topicMoving() *TopicCreated {
+	r := &TopicCreated{ID: d.id()}
+	r.Name = d.string()
+	r.Config = d.strings()
+	r.Partitions = make([]Partition, d.count(minMoving))
+	for i := range r.Partitions {
+		r.Partitions[i] = d.moving()
+	}
+	return r
+}
+
+func (d *decoder) brokerJoined() Broker {
+	b := d.broker()
+	b.ShuttingDown, b.MaxLevel = d.bool(), d.int16()
+	return b
 }
 
 func (d *decoder) partitions() []Partition {

@@ -43,7 +43,7 @@ func Diff(from, to *Image) Delta {
 	d.Brokers = slices.DeleteFunc(d.Brokers, func(id kafka.BrokerID) bool {
 		a, _ := from.Broker(id)
 		b, _ := to.Broker(id)
-		return a.Epoch == b.Epoch && a.Fenced == b.Fenced
+		return a.Epoch == b.Epoch && a.Fenced == b.Fenced && a.ShuttingDown == b.ShuttingDown
 	})
 	d.Configs = slices.AppendSeq(d.Configs, maps.Keys(from.configs))
 	d.Configs = slices.AppendSeq(d.Configs, maps.Keys(to.configs))

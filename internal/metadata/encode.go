@@ -66,6 +66,14 @@ func appendPartition(dst []byte, p *Partition) []byte {
 	return binary.AppendVarint(dst, int64(p.PartitionEpoch))
 }
 
+// appendMoving writes a partition with what level 2 has added.
+func appendMoving(dst []byte, p *Partition) []byte {
+	dst = appendPartition(dst, p)
+	dst = appendIDs(dst, p.Adding)
+	dst = appendIDs(dst, p.Removing)
+	return appendBool(dst, p.Lost)
+}
+
 func appendPartitions(dst []byte, partitions []Partition) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(partitions)))
 	for i := range partitions {
@@ -96,14 +104,39 @@ func (r *BrokerRecord) appendBody(dst []byte) []byte {
 		dst = appendString(appendString(dst, e.Name), e.Host)
 		dst = binary.AppendVarint(dst, int64(e.Port))
 	}
+	if r.kind() == kindBrokerJoined {
+		dst = appendBool(dst, b.ShuttingDown)
+		dst = binary.AppendVarint(dst, int64(b.MaxLevel))
+	}
 	return dst
+}
+
+func (r *LevelRaised) appendBody(dst []byte) []byte {
+	return binary.AppendVarint(dst, int64(r.Level))
+}
+
+func (r *BrokerChanged) appendBody(dst []byte) []byte {
+	dst = binary.AppendVarint(dst, int64(r.ID))
+	dst = binary.AppendVarint(dst, int64(r.Epoch))
+	return appendBool(appendBool(dst, r.Fenced), r.ShuttingDown)
+}
+
+func (r *BrokerRemoved) appendBody(dst []byte) []byte {
+	return binary.AppendVarint(dst, int64(r.ID))
 }
 
 func (r *TopicCreated) appendBody(dst []byte) []byte {
 	dst = append(dst, r.ID[:]...)
 	dst = appendString(dst, r.Name)
 	dst = appendStrings(dst, r.Config)
-	return appendPartitions(dst, r.Partitions)
+	if r.kind() == kindTopicCreated {
+		return appendPartitions(dst, r.Partitions)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(r.Partitions)))
+	for i := range r.Partitions {
+		dst = appendMoving(dst, &r.Partitions[i])
+	}
+	return dst
 }
 
 func (r *TopicDeleted) appendBody(dst []byte) []byte { return append(dst, r.ID[:]...) }
@@ -117,9 +150,13 @@ func (r *PartitionsAdded) appendBody(dst []byte) []byte {
 func (r *PartitionsChanged) appendBody(dst []byte) []byte {
 	dst = append(dst, r.ID[:]...)
 	dst = binary.AppendUvarint(dst, uint64(len(r.Changes)))
+	appendOne := appendPartition
+	if r.kind() == kindPartitionsMoving {
+		appendOne = appendMoving
+	}
 	for i := range r.Changes {
 		dst = binary.AppendVarint(dst, int64(r.Changes[i].Index))
-		dst = appendPartition(dst, &r.Changes[i].Partition)
+		dst = appendOne(dst, &r.Changes[i].Partition)
 	}
 	return dst
 }

@@ -29,10 +29,30 @@ type Broker struct {
 	Incarnation [16]byte          // Of the process that registered.
 	Directories [][16]byte        // Ids of its data directories.
 	Rack        string            // "" for none.
-	Fenced      bool              // It may not lead.
+	Fenced      bool              // It may not lead, nor be in sync where others are.
+	// ShuttingDown says that it is about to stop: it gets nothing more to lead.
+	ShuttingDown bool
+	// MaxLevel is the newest level of the metadata that it knows; 0 where it did not
+	// say, and knows level 1.
+	MaxLevel int16
 	// Endpoint is the first of Endpoints: where clients find the broker.
 	Endpoint
 	Endpoints []Endpoint
+}
+
+// Available says that the broker may lead and may become in sync.
+func (b *Broker) Available() bool { return !b.Fenced && !b.ShuttingDown }
+
+// ClusterListener is the name of the endpoint where brokers find each other.
+const ClusterListener = "CLUSTER"
+
+// Listener returns the endpoint of that name.
+func (b *Broker) Listener(name string) (Endpoint, bool) {
+	i := slices.IndexFunc(b.Endpoints, func(e Endpoint) bool { return e.Name == name })
+	if i < 0 {
+		return Endpoint{}, false
+	}
+	return b.Endpoints[i], true
 }
 
 // Endpoint is an address that a broker advertises.
@@ -53,12 +73,37 @@ type Topic struct {
 // Partition is the state of one partition.
 //
 // Invariant: ISR is a non-empty subset of Replicas; Leader is in ISR, or NoBroker.
+// Adding and Removing are disjoint subsets of Replicas, and something remains
+// without those that leave.
 type Partition struct {
 	Replicas       []kafka.BrokerID // The first is the preferred leader.
 	ISR            []kafka.BrokerID
 	Leader         kafka.BrokerID
 	LeaderEpoch    kafka.LeaderEpoch
 	PartitionEpoch kafka.PartitionEpoch
+	// Adding and Removing are set while the partition moves: replicas that are on
+	// their way in, and those that leave when these are in sync.
+	Adding   []kafka.BrokerID
+	Removing []kafka.BrokerID
+	// Lost says that the last in-sync replica came back without its log, so that it
+	// does not have what it was in sync with: nobody may lead but by an unclean
+	// election.
+	//
+	// Invariant: a lost partition has no leader.
+	Lost bool
+}
+
+// Moving says whether the partition's replicas are being changed.
+func (p *Partition) Moving() bool { return len(p.Adding) > 0 || len(p.Removing) > 0 }
+
+// Target returns the replicas that the partition is to have.
+func (p *Partition) Target() []kafka.BrokerID {
+	if len(p.Removing) == 0 {
+		return p.Replicas
+	}
+	return slices.DeleteFunc(slices.Clone(p.Replicas), func(id kafka.BrokerID) bool {
+		return slices.Contains(p.Removing, id)
+	})
 }
 
 // ResourceType says what a configuration belongs to; the numbers are the
@@ -80,6 +125,10 @@ type Resource struct {
 
 // ClusterID returns the id of the cluster, "" before there is one.
 func (m *Image) ClusterID() string { return m.clusterID }
+
+// Level returns the level of records that the cluster may use, 0 before there is a
+// cluster.
+func (m *Image) Level() int16 { return m.level }
 
 // Brokers returns the registered brokers in the order of their ids. The slice
 // must not be changed.

@@ -17,6 +17,9 @@ func draw(t *rapid.T, m *metadata.Image) metadata.Record {
 	}
 	topics := m.Topics()
 	kinds := []string{"broker", "create", "config broker", "ids", "restart"}
+	if len(m.Brokers()) > 0 {
+		kinds = append(kinds, "broker changed", "broker removed")
+	}
 	if len(topics) > 0 {
 		kinds = append(kinds, "create", "delete", "add", "change", "config topic")
 	}
@@ -24,6 +27,13 @@ func draw(t *rapid.T, m *metadata.Image) metadata.Record {
 	switch rapid.SampledFrom(kinds).Draw(t, "kind") {
 	case "broker":
 		return &metadata.BrokerRecord{Broker: drawBroker(t, m)}
+	case "broker changed":
+		b := rapid.SampledFrom(m.Brokers()).Draw(t, "broker")
+		return &metadata.BrokerChanged{
+			ID: b.ID, Epoch: b.Epoch, Fenced: !b.Fenced, ShuttingDown: rapid.Bool().Draw(t, "shutting down"),
+		}
+	case "broker removed":
+		return &metadata.BrokerRemoved{ID: rapid.SampledFrom(m.Brokers()).Draw(t, "broker").ID}
 	case "create":
 		return drawTopic(t, m)
 	case "delete":
@@ -53,6 +63,8 @@ func drawBroker(t *rapid.T, m *metadata.Image) metadata.Broker {
 		Rack: rapid.SampledFrom([]string{"", "r"}).Draw(t, "rack"), Fenced: rapid.Bool().Draw(t, "fenced"),
 	}
 	b.Incarnation[0] = byte(b.Epoch)
+	b.MaxLevel = int16(rapid.IntRange(0, 2).Draw(t, "level"))
+	b.ShuttingDown = rapid.Bool().Draw(t, "shutting down")
 	for i := range rapid.IntRange(1, 2).Draw(t, "endpoints") {
 		b.Endpoints = append(b.Endpoints, metadata.Endpoint{Name: fmt.Sprint(i), Host: "h", Port: 9092})
 	}
@@ -100,6 +112,13 @@ func drawChange(t *rapid.T, topic *metadata.Topic) *metadata.PartitionsChanged {
 	i := rapid.IntRange(0, len(topic.Partitions)-1).Draw(t, "partition")
 	old := topic.Partitions[i]
 	p := drawPartition(t, old.LeaderEpoch+1, old.PartitionEpoch+1)
+	p.Lost = p.Leader == kafka.NoBroker && rapid.Bool().Draw(t, "lost")
+	if n := len(p.Replicas); n > 1 && rapid.Bool().Draw(t, "moves") {
+		p.Adding = p.Replicas[n-1:]
+		if n > 2 && rapid.Bool().Draw(t, "leaves") {
+			p.Removing = p.Replicas[:1]
+		}
+	}
 	return &metadata.PartitionsChanged{
 		ID: topic.ID, Changes: []metadata.PartitionChange{{Index: int32(i), Partition: p}},
 	}

@@ -21,7 +21,25 @@ const (
 	kindLeadersRestarted  kind = 7
 	kindConfigChanged     kind = 8
 	kindProducerIDs       kind = 9
+
+	// Of level 2.
+
+	kindLevelRaised      kind = 10
+	kindBrokerJoined     kind = 11 // A BrokerRecord with all its fields.
+	kindBrokerChanged    kind = 12
+	kindBrokerRemoved    kind = 13
+	kindTopicMoving      kind = 14 // A TopicCreated with all fields of its partitions.
+	kindPartitionsMoving kind = 15 // The same of PartitionsChanged.
+	firstKindOfLevel2         = kindLevelRaised
 )
+
+// level is the level from which on a cluster may have records of a kind.
+func (k kind) level() int16 {
+	if k >= firstKindOfLevel2 && k != kindLevelRaised {
+		return 2
+	}
+	return 1
+}
 
 // ClusterRecord names the cluster. It comes once, before all others.
 type ClusterRecord struct {
@@ -34,10 +52,28 @@ type ClusterRecord struct {
 }
 
 // CurrentLevel is the level that this code writes and the newest it reads.
-const CurrentLevel = 1
+//
+//	1  one broker
+//	2  several: brokers are fenced and shut down, partitions move
+const CurrentLevel = 2
+
+// LevelRaised lets the cluster use a newer level: all its brokers know it.
+type LevelRaised struct{ Level int16 }
 
 // BrokerRecord registers a broker, or registers it again.
 type BrokerRecord struct{ Broker Broker }
+
+// BrokerChanged changes what a registered broker may do. Where Epoch is not that
+// of the registration, it does not fit.
+type BrokerChanged struct {
+	ID           kafka.BrokerID
+	Epoch        kafka.BrokerEpoch
+	Fenced       bool
+	ShuttingDown bool
+}
+
+// BrokerRemoved removes a registration. Its id may register again.
+type BrokerRemoved struct{ ID kafka.BrokerID }
 
 // TopicCreated creates a topic with all its partitions.
 type TopicCreated struct {
@@ -84,12 +120,43 @@ type ConfigChanged struct {
 // ProducerIDs moves the first producer id that was never given out.
 type ProducerIDs struct{ Next kafka.ProducerID }
 
-func (*ClusterRecord) kind() kind     { return kindCluster }
-func (*BrokerRecord) kind() kind      { return kindBroker }
-func (*TopicCreated) kind() kind      { return kindTopicCreated }
-func (*TopicDeleted) kind() kind      { return kindTopicDeleted }
-func (*PartitionsAdded) kind() kind   { return kindPartitionsAdded }
-func (*PartitionsChanged) kind() kind { return kindPartitionsChanged }
-func (*LeadersRestarted) kind() kind  { return kindLeadersRestarted }
-func (*ConfigChanged) kind() kind     { return kindConfigChanged }
-func (*ProducerIDs) kind() kind       { return kindProducerIDs }
+func (*ClusterRecord) kind() kind    { return kindCluster }
+func (*LevelRaised) kind() kind      { return kindLevelRaised }
+func (*BrokerChanged) kind() kind    { return kindBrokerChanged }
+func (*BrokerRemoved) kind() kind    { return kindBrokerRemoved }
+func (*TopicDeleted) kind() kind     { return kindTopicDeleted }
+func (*PartitionsAdded) kind() kind  { return kindPartitionsAdded }
+func (*LeadersRestarted) kind() kind { return kindLeadersRestarted }
+func (*ConfigChanged) kind() kind    { return kindConfigChanged }
+func (*ProducerIDs) kind() kind      { return kindProducerIDs }
+
+// The kinds of the others say whether they need what level 2 has added, so that
+// what needs nothing of it is written as it always was.
+
+func (r *BrokerRecord) kind() kind {
+	if r.Broker.MaxLevel != 0 || r.Broker.ShuttingDown {
+		return kindBrokerJoined
+	}
+	return kindBroker
+}
+
+func (r *TopicCreated) kind() kind {
+	for i := range r.Partitions {
+		if !r.Partitions[i].plain() {
+			return kindTopicMoving
+		}
+	}
+	return kindTopicCreated
+}
+
+func (r *PartitionsChanged) kind() kind {
+	for i := range r.Changes {
+		if !r.Changes[i].Partition.plain() {
+			return kindPartitionsMoving
+		}
+	}
+	return kindPartitionsChanged
+}
+
+// plain says that a partition has nothing that level 2 has added.
+func (p *Partition) plain() bool { return len(p.Adding) == 0 && len(p.Removing) == 0 && !p.Lost }
