@@ -64,6 +64,18 @@ type Broker struct {
 	// Observation.
 	MetricsPartitionSeriesMax int32 // metrics.partition.series.max.
 
+	// Several brokers.
+	HeartbeatInterval            time.Duration // broker.heartbeat.interval.ms.
+	SessionTimeout               time.Duration // broker.session.timeout.ms.
+	AutoLeaderRebalanceEnable    bool          // auto.leader.rebalance.enable.
+	LeaderImbalanceCheckInterval time.Duration // leader.imbalance.check.interval.seconds.
+	NumReplicaFetchers           int32         // num.replica.fetchers.
+	ReplicaFetchWaitMax          time.Duration // replica.fetch.wait.max.ms.
+	ReplicaFetchMinBytes         int32         // replica.fetch.min.bytes.
+	ReplicaFetchMaxBytes         int32         // replica.fetch.max.bytes.
+	ReplicaFetchResponseMaxBytes int32         // replica.fetch.response.max.bytes.
+	ReplicaFetchBackoff          time.Duration // replica.fetch.backoff.ms.
+
 	// Replication and metadata.
 	ReplicaLagTimeMax          time.Duration // replica.lag.time.max.ms.
 	MetadataSnapshotAfterBytes int64         // metadata.log.max.record.bytes.between.snapshots.

@@ -44,6 +44,8 @@ func TestOptionsAreKafkas(t *testing.T) {
 		"queued.max.request.bytes":                true, "max.connections": true, "max.connections.per.ip": true,
 		"socket.send.buffer.bytes": true, "socket.receive.buffer.bytes": true,
 		"listeners": true, "log.dirs": true, "node.id": true,
+		"broker.heartbeat.interval.ms": true, "broker.session.timeout.ms": true,
+		"leader.imbalance.check.interval.seconds": true, "replica.fetch.backoff.ms": true,
 	}
 	ours := map[string]bool{
 		"max.partitions.per.broker": true, "queued.max.response.bytes": true,

@@ -104,6 +104,14 @@ func (b *Broker) check() error {
 		return fmt.Errorf("group.min.session.timeout.ms (%d) is above "+
 			"group.max.session.timeout.ms (%d)",
 			b.GroupMinSessionTimeout.Milliseconds(), b.GroupMaxSessionTimeout.Milliseconds())
+	case b.SessionTimeout < 2*b.HeartbeatInterval:
+		return fmt.Errorf("broker.session.timeout.ms (%d) is below twice "+
+			"broker.heartbeat.interval.ms (%d): one heartbeat that is late would have the broker "+
+			"held for failed", b.SessionTimeout.Milliseconds(), b.HeartbeatInterval.Milliseconds())
+	case b.ReplicaFetchWaitMax >= b.ReplicaLagTimeMax:
+		return fmt.Errorf("replica.fetch.wait.max.ms (%d) is not below replica.lag.time.max.ms "+
+			"(%d): a follower with nothing to copy would be held for slow",
+			b.ReplicaFetchWaitMax.Milliseconds(), b.ReplicaLagTimeMax.Milliseconds())
 	}
 	return b.Topic.check()
 }

@@ -267,7 +267,7 @@ func replicationOptions() []Option {
 		{
 			Name: "unclean.leader.election.enable", Type: Boolean, Default: "false",
 			Synonyms: []Synonym{{Name: "unclean.leader.election.enable", Default: "false"}},
-			topic:    func(t *Topic) any { return &t.UncleanLeaderElectionEnable }, Stored: true,
+			topic:    func(t *Topic) any { return &t.UncleanLeaderElectionEnable },
 			Doc: "Whether a replica that is not in sync may become the leader when no other is " +
 				"left, though that loses acknowledged records. It matters for partitions of " +
 				"several replicas.",

@@ -39,7 +39,6 @@ var notHere = map[string]string{
 	"background.threads":                  noPools,
 	"num.io.threads":                      noPools,
 	"num.network.threads":                 noPools,
-	"num.replica.fetchers":                noPools,
 	"queued.max.requests":                 "requests are bounded by bytes: set queued.max.request.bytes",
 	"broker.id":                           "set node.id",
 	"log.dir":                             "set log.dirs",
@@ -62,7 +61,6 @@ var notHere = map[string]string{
 		"message.timestamp.after.max.ms",
 	"transactional.id.expiration.ms":   noTxn,
 	"transaction.max.timeout.ms":       noTxn,
-	"auto.leader.rebalance.enable":     "every partition has one replica in this version; leave it out",
 	"remote.log.storage.system.enable": "segments are not moved to object storage by this version",
 	"metric.reporters":                 "metrics are served over HTTP; leave it out",
 	"log.flush.start.offset.checkpoint.interval.ms": "set " +
