@@ -11,7 +11,8 @@ import (
 
 // AlterPartition decides about changes of ISRs that a leader wants. It is a
 // compare-and-set on the leader epoch and the partition epoch (KIP-497), and from
-// version 3 on on the members' broker epochs too (KIP-903).
+// version 3 on on the members' broker epochs too (KIP-903). A change after which all
+// replicas on the way in are in sync ends the partition's move.
 func (s *State) AlterPartition(
 	req *kmsg.AlterPartitionRequest,
 ) (*kmsg.AlterPartitionResponse, []metadata.Record) {
@@ -71,17 +72,28 @@ func (s *State) alterPartition(
 		}
 		return out
 	}
-	p := t.Partitions[rp.Partition]
+	old := &t.Partitions[rp.Partition]
+	p := *old
 	isr := wantedISR(req.Version, rp)
 	if code := s.checkISR(req, &p, rp, isr); code != kafka.ErrNone {
 		out.ErrorCode = int16(code)
 		return out
 	}
-	if !slices.Equal(p.ISR, isr) {
-		p.ISR = isr
-		p.PartitionEpoch++
+	p.ISR = isr
+	if p.Moving() {
+		s.ranks().completeMove(&p)
+	}
+	if renew(old, &p) {
 		change := metadata.PartitionChange{Index: rp.Partition, Partition: p}
 		record.Changes = append(record.Changes, change)
+	}
+	if p.LeaderEpoch != old.LeaderEpoch {
+		// The change has ended a move: the leader learns the rest from the metadata.
+		out.ErrorCode = int16(kafka.ErrNewLeaderElected)
+		if req.Version < 2 {
+			out.ErrorCode = int16(kafka.ErrFencedLeaderEpoch)
+		}
+		return out
 	}
 	out.LeaderID, out.LeaderEpoch = int32(p.Leader), int32(p.LeaderEpoch)
 	out.PartitionEpoch = int32(p.PartitionEpoch)
@@ -132,7 +144,7 @@ func (s *State) checkISR(
 		if slices.Contains(p.ISR, id) {
 			continue
 		}
-		if !ok || b.Fenced ||
+		if !ok || !b.Available() ||
 			req.Version >= 3 && !epochMatches(b.Epoch, rp.NewEpochISR[i].BrokerEpoch) {
 			return kafka.ErrIneligibleReplica
 		}

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"math"
-	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -19,52 +18,6 @@ func (s *State) FoundCluster(clusterID string) (string, []metadata.Record) {
 	return clusterID, []metadata.Record{
 		&metadata.ClusterRecord{ClusterID: clusterID, Level: metadata.CurrentLevel},
 	}
-}
-
-// RegisterBroker decides about a broker that has started. It gets a new broker
-// epoch, and, unless it says that it went down cleanly from the last one
-// (PreviousBrokerEpoch, KIP-966), what it leads gets new leader epochs: after a
-// crash its logs may end earlier than readers have seen, and a new epoch is what
-// tells them.
-func (s *State) RegisterBroker(
-	req *kmsg.BrokerRegistrationRequest,
-) (*kmsg.BrokerRegistrationResponse, []metadata.Record) {
-	resp := req.ResponseKind().(*kmsg.BrokerRegistrationResponse)
-	resp.BrokerEpoch = -1
-	if code := s.checkRegistration(req); code != kafka.ErrNone {
-		resp.ErrorCode = int16(code)
-		return resp, nil
-	}
-	b := metadata.Broker{
-		ID: kafka.BrokerID(req.BrokerID), Epoch: s.image.LastBrokerEpoch() + 1,
-		Incarnation: req.IncarnationID, Directories: slices.Clone(req.LogDirs),
-	}
-	if req.Rack != nil {
-		b.Rack = *req.Rack
-	}
-	for _, l := range req.Listeners {
-		e := metadata.Endpoint{Name: l.Name, Host: l.Host, Port: int32(l.Port)}
-		b.Endpoints = append(b.Endpoints, e)
-	}
-	resp.BrokerEpoch = int64(b.Epoch)
-	records := []metadata.Record{&metadata.BrokerRecord{Broker: b}}
-	old, known := s.image.Broker(b.ID)
-	if known && req.PreviousBrokerEpoch != int64(old.Epoch) {
-		records = append(records, &metadata.LeadersRestarted{Broker: b.ID})
-	}
-	return resp, records
-}
-
-// checkRegistration says what is wrong with a registration. The answer has no room
-// for words.
-func (s *State) checkRegistration(req *kmsg.BrokerRegistrationRequest) kafka.Code {
-	switch {
-	case req.ClusterID != s.image.ClusterID():
-		return kafka.ErrInconsistentClusterID
-	case req.BrokerID < 0 || len(req.Listeners) == 0:
-		return kafka.ErrInvalidRegistration
-	}
-	return kafka.ErrNone
 }
 
 // producerIDBlock is how many producer ids a broker gets at a time, as in Kafka.

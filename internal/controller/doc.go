@@ -15,6 +15,10 @@
 //
 // Requests and answers are the protocol's own messages, codes are Kafka's, and
 // every refusal says what was asked, what the limit is and what to do.
-// Deliberately absent: liveness of brokers, which nothing needs while there is
-// one.
+//
+// Which brokers run is not metadata, and no record tells it: Liveness holds it on
+// the active controller alone. What follows from it is: FenceBrokers, and all other
+// elections, which settle in failover.go decides.
+//
+// Deliberately absent: timers, and any word to a broker.
 package controller

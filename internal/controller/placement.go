@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -10,7 +11,11 @@ import (
 // placement decides where the replicas of new partitions go, within the limits of
 // one request and of the cluster.
 type placement struct {
-	brokers  []kafka.BrokerID // That are not fenced.
+	// brokers are those that may lead, so that neighbours stand in different racks;
+	// absent are the others, which get a replica only where there are too few.
+	brokers  []kafka.BrokerID
+	absent   []kafka.BrokerID
+	racks    map[kafka.BrokerID]string
 	all      map[kafka.BrokerID]bool
 	existing int // Replicas in the cluster before the request.
 	limit    int // Replicas that the cluster may have.
@@ -25,37 +30,67 @@ type placement struct {
 
 func (s *State) newPlacement() placement {
 	p := placement{
-		all: map[kafka.BrokerID]bool{}, existing: s.image.ReplicaCount(),
-		perNode: int(s.broker.MaxPartitionsPerBroker), next: s.image.PartitionCount(),
+		all: map[kafka.BrokerID]bool{}, racks: map[kafka.BrokerID]string{},
+		existing: s.image.ReplicaCount(),
+		perNode:  int(s.broker.MaxPartitionsPerBroker), next: s.image.PartitionCount(),
 		sets: map[[3]int][]kafka.BrokerID{},
 	}
 	for _, b := range s.image.Brokers() {
-		p.all[b.ID] = true
-		if !b.Fenced {
+		p.all[b.ID], p.racks[b.ID] = true, b.Rack
+		if b.Available() {
 			p.brokers = append(p.brokers, b.ID)
+		} else {
+			p.absent = append(p.absent, b.ID)
 		}
 	}
+	p.brokers = interleave(p.brokers, p.racks)
 	p.limit = p.perNode * len(p.all)
 	return p
+}
+
+// interleave orders brokers so that neighbours stand in different racks as far as
+// possible: the first of each rack, the second of each, and so on. Brokers of one
+// rack stay in their order.
+func interleave(brokers []kafka.BrokerID, racks map[kafka.BrokerID]string) []kafka.BrokerID {
+	turn, taken := make(map[kafka.BrokerID]int, len(brokers)), map[string]int{}
+	for _, id := range brokers {
+		turn[id] = taken[racks[id]]
+		taken[racks[id]]++
+	}
+	slices.SortStableFunc(brokers, func(a, b kafka.BrokerID) int {
+		if len(taken) < 2 {
+			return 0
+		}
+		return cmp.Or(cmp.Compare(turn[a], turn[b]), cmp.Compare(racks[a], racks[b]))
+	})
+	return brokers
 }
 
 // spread places partitions round the brokers, each partition's first replica on
 // the broker after that of the partition before, so that leaders are even. The
 // other replicas go to the brokers that follow, at a distance that differs from
-// round to round, so that what a broker leads is not all copied to the same one.
+// round to round, so that what a broker leads is not all copied to the same one,
+// and to a rack that has none yet before one that has. Where there are fewer
+// brokers available than replicas, the last replicas go to brokers that are not,
+// and catch up when those are back.
 func (p *placement) spread(partitions, factor int) ([]metadata.Partition, *kafka.Error) {
 	if err := p.admit(partitions, factor); err != nil {
 		return nil, err
 	}
-	if factor > len(p.brokers) {
+	switch {
+	case factor > len(p.all):
 		return nil, refuse(kafka.ErrInvalidReplicationFactor, "Unable to replicate the partition "+
 			"%d time(s): there are %d broker(s). Ask for at most that many replicas, or start "+
 			"more brokers",
-			factor, len(p.brokers))
+			factor, len(p.all))
+	case len(p.brokers) == 0:
+		return nil, refuse(kafka.ErrInvalidReplicationFactor, "Unable to replicate the partition "+
+			"%d time(s): none of the %d broker(s) is available to lead it. Start one",
+			factor, len(p.all))
 	}
 	out := make([]metadata.Partition, partitions)
 	for i := range out {
-		out[i] = freshPartition(p.set(p.next+i, factor))
+		out[i] = p.alive(p.set(p.next+i, factor))
 	}
 	return out, nil
 }
@@ -71,12 +106,38 @@ func (p *placement) set(n, factor int) []kafka.BrokerID {
 	set, ok := p.sets[key]
 	if !ok {
 		set = append(make([]kafka.BrokerID, 0, factor), p.brokers[first])
-		for i := range factor - 1 {
-			set = append(set, p.brokers[(first+1+(shift+i)%others)%brokers])
+		for len(set) < min(factor, brokers) {
+			set = append(set, p.follower(set, first, shift))
+		}
+		for i := range factor - len(set) {
+			set = append(set, p.absent[(n+i)%len(p.absent)])
 		}
 		p.sets[key] = set
 	}
 	return set
+}
+
+// follower returns the next member of a set: the first of those that follow its
+// first whose rack has the fewest members.
+func (p *placement) follower(set []kafka.BrokerID, first, shift int) kafka.BrokerID {
+	brokers := len(p.brokers)
+	best, least := kafka.NoBroker, len(set)+1
+	for i := range brokers - 1 {
+		id := p.brokers[(first+1+(shift+i)%(brokers-1))%brokers]
+		if slices.Contains(set, id) {
+			continue
+		}
+		members := 0
+		for _, member := range set {
+			if p.racks[member] == p.racks[id] {
+				members++
+			}
+		}
+		if members < least {
+			best, least = id, members
+		}
+	}
+	return best
 }
 
 // given places partitions where their creator wants them.

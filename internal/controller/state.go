@@ -17,6 +17,9 @@ type Options struct {
 	Static map[string]string
 	// NewTopicID draws the id of a new topic.
 	NewTopicID func() kafka.TopicID
+	// Seen says whether a broker that is not fenced was heard of since this node
+	// became the controller, see Liveness; nil if all were.
+	Seen func(kafka.BrokerID) bool
 }
 
 // State is the metadata and what decisions need beside it.

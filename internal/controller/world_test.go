@@ -27,6 +27,8 @@ type world struct {
 	*controller.State
 	options controller.Options
 	log     []metadata.Record
+	// unseen are the brokers that were not heard of since the controller leads.
+	unseen map[kafka.BrokerID]bool
 }
 
 // newWorld founds a cluster with brokers 1 to n.
@@ -37,11 +39,13 @@ func newWorld(t testingT, n int, static map[string]string) *world {
 		drawn++
 		return kafka.TopicID{0xaa, 14: byte(drawn >> 8), 15: byte(drawn)}
 	}}
+	w := &world{testingT: t, unseen: map[kafka.BrokerID]bool{}}
+	options.Seen = func(id kafka.BrokerID) bool { return !w.unseen[id] }
 	state, err := controller.New(options, new(metadata.Image))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{testingT: t, State: state, options: options}
+	w.State, w.options = state, options
 	_, records := w.FoundCluster("c")
 	w.replay(records)
 	for i := range n {
@@ -58,20 +62,65 @@ func (w *world) replay(records []metadata.Record) {
 	w.log = append(w.log, records...)
 }
 
-// register starts a broker and returns its epoch.
-func (w *world) register(id int32, previous int64) int64 {
-	w.Helper()
+// registration is what a broker asks for when it starts.
+func registration(id int32, previous int64) *kmsg.BrokerRegistrationRequest {
 	req := kmsg.NewPtrBrokerRegistrationRequest()
 	req.BrokerID, req.ClusterID, req.PreviousBrokerEpoch = id, "c", previous
 	l := kmsg.NewBrokerRegistrationRequestListener()
 	l.Name, l.Host, l.Port = "PLAINTEXT", fmt.Sprintf("host%d", id), 9092
 	req.Listeners = append(req.Listeners, l)
-	resp, records := w.RegisterBroker(req)
+	f := kmsg.NewBrokerRegistrationRequestFeature()
+	f.Name, f.MaxSupportedVersion = controller.LevelFeature, metadata.CurrentLevel
+	req.Features = append(req.Features, f)
+	return req
+}
+
+// register starts a broker, which serves then, and returns its epoch.
+func (w *world) register(id int32, previous int64) int64 {
+	w.Helper()
+	resp := w.start(registration(id, previous))
 	if resp.ErrorCode != 0 {
 		w.Fatalf("broker %d: %v", id, kafka.Code(resp.ErrorCode))
 	}
-	w.replay(records)
+	w.up(id)
 	return resp.BrokerEpoch
+}
+
+// start registers a broker and replays what follows.
+func (w *world) start(req *kmsg.BrokerRegistrationRequest) *kmsg.BrokerRegistrationResponse {
+	w.Helper()
+	resp, records := w.RegisterBroker(req)
+	w.replay(records)
+	return resp
+}
+
+// up sends a heartbeat of a broker that serves.
+func (w *world) up(id int32) *kmsg.BrokerHeartbeatResponse {
+	w.Helper()
+	return w.beat(id, func(*kmsg.BrokerHeartbeatRequest) {})
+}
+
+// beat sends a heartbeat and replays what follows.
+func (w *world) beat(id int32, edit func(*kmsg.BrokerHeartbeatRequest)) *kmsg.BrokerHeartbeatResponse {
+	w.Helper()
+	b, _ := w.Image().Broker(kafka.BrokerID(id))
+	req := kmsg.NewPtrBrokerHeartbeatRequest()
+	req.BrokerID, req.BrokerEpoch = id, int64(b.Epoch)
+	edit(req)
+	quick := controller.IsRoutine(w.Image(), req)
+	resp, records := w.Heartbeat(req)
+	if quick != nil && (len(records) > 0 || quick.ErrorCode != resp.ErrorCode ||
+		quick.IsFenced != resp.IsFenced || quick.IsCaughtUp != resp.IsCaughtUp || resp.ShouldShutdown) {
+		w.Fatalf("a routine heartbeat of broker %d: %+v, decided %+v with %d records", id, quick, resp, len(records))
+	}
+	w.replay(records)
+	return resp
+}
+
+// fence says that brokers have failed.
+func (w *world) fence(ids ...kafka.BrokerID) {
+	w.Helper()
+	w.replay(w.FenceBrokers(ids))
 }
 
 // checkReplayLaw checks that what was decided, replayed from nothing, makes a
@@ -115,6 +164,12 @@ func createRequest(names ...string) *kmsg.CreateTopicsRequest {
 	for _, name := range names {
 		req.Topics = append(req.Topics, topicOf(name, 1, 1))
 	}
+	return req
+}
+
+func createRequestOf(topics ...kmsg.CreateTopicsRequestTopic) *kmsg.CreateTopicsRequest {
+	req := createRequest()
+	req.Topics = topics
 	return req
 }
 
