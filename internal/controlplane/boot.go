@@ -28,35 +28,31 @@ type Registration struct {
 
 // Boot founds the cluster where there is none, registers this broker, and shows
 // those who watch what there is. The quorum must be ready. It returns the cluster's
-// id.
+// id. It is for a node that is alone; one with others joins, see Lifecycle.
 func (c *ControlPlane) Boot(ctx context.Context, r Registration) (string, error) {
 	founding := r.ClusterID
 	if founding == "" {
 		founding = kafka.TopicID(c.uuid()).String()
 	}
 	incarnation := c.uuid()
-	clusterID, err := decide(ctx, c, "found the cluster", founding, (*controller.State).FoundCluster)
+	clusterID, _, err := decide(ctx, c, "found the cluster", founding, found)
 	if err != nil {
 		return "", err
 	}
-	if r.ClusterID != "" && r.ClusterID != clusterID {
-		return "", fmt.Errorf("the data directory belongs to cluster %s, and its metadata is of "+
-			"cluster %s: they were not made together; restore the one or the other",
-			r.ClusterID, clusterID)
+	if err := r.checkCluster(clusterID); err != nil {
+		return "", err
 	}
-	resp, err := decide(ctx, c, "register the broker", r,
+	resp, _, err := decide(ctx, c, "register the broker", r,
 		func(s *controller.State, r Registration) (*kmsg.BrokerRegistrationResponse, []metadata.Record) {
-			return s.RegisterBroker(c.registration(s, clusterID, incarnation, r))
+			return s.RegisterBroker(c.registration(s.Image(), clusterID, incarnation, r))
 		})
 	if err != nil {
 		return "", err
 	}
-	if code := kafka.Code(resp.ErrorCode); code != kafka.ErrNone {
-		return "", &kafka.Error{Code: code, Message: fmt.Sprintf(
-			"broker %d may not join cluster %s with the addresses %v",
-			c.controller.Self, clusterID, r.Endpoints)}
+	if err := c.mayJoin(resp, clusterID, r); err != nil {
+		return "", err
 	}
-	_, err = decide(ctx, c, "show the metadata", struct{}{},
+	_, _, err = decide(ctx, c, "show the metadata", struct{}{},
 		func(*controller.State, struct{}) (struct{}, []metadata.Record) {
 			c.watch()
 			return struct{}{}, nil
@@ -64,8 +60,42 @@ func (c *ControlPlane) Boot(ctx context.Context, r Registration) (string, error)
 	return clusterID, err
 }
 
+// found is a decision.
+func found(s *controller.State, clusterID string) (string, []metadata.Record) {
+	return s.FoundCluster(clusterID)
+}
+
+// checkCluster compares the cluster that the data directory belongs to with the one
+// that there is.
+func (r *Registration) checkCluster(clusterID string) error {
+	if r.ClusterID != "" && r.ClusterID != clusterID {
+		return fmt.Errorf("the data directory belongs to cluster %s, and its metadata is of "+
+			"cluster %s: they were not made together; restore the one or the other",
+			r.ClusterID, clusterID)
+	}
+	return nil
+}
+
+// mayJoin says why a broker is not registered.
+func (c *ControlPlane) mayJoin(
+	resp *kmsg.BrokerRegistrationResponse, clusterID string, r Registration,
+) error {
+	switch code := kafka.Code(resp.ErrorCode); code {
+	case kafka.ErrNone:
+		return nil
+	case kafka.ErrUnsupportedVersion:
+		return &kafka.Error{Code: code, Message: fmt.Sprintf("cluster %s uses a newer level of the "+
+			"metadata than this version of broker %d knows: run the version of the others",
+			clusterID, c.controller.Self)}
+	default:
+		return &kafka.Error{Code: code, Message: fmt.Sprintf(
+			"broker %d may not join cluster %s with the addresses %v",
+			c.controller.Self, clusterID, r.Endpoints)}
+	}
+}
+
 func (c *ControlPlane) registration(
-	s *controller.State, clusterID string, incarnation [16]byte, r Registration,
+	image *metadata.Image, clusterID string, incarnation [16]byte, r Registration,
 ) *kmsg.BrokerRegistrationRequest {
 	req := kmsg.NewPtrBrokerRegistrationRequest()
 	req.Version = req.MaxVersion()
@@ -80,7 +110,10 @@ func (c *ControlPlane) registration(
 		req.Listeners = append(req.Listeners, l)
 	}
 	req.PreviousBrokerEpoch = -1
-	if b, known := s.Image().Broker(c.controller.Self); known && r.Clean {
+	f := kmsg.NewBrokerRegistrationRequestFeature()
+	f.Name, f.MinSupportedVersion, f.MaxSupportedVersion = controller.LevelFeature, 1, metadata.CurrentLevel
+	req.Features = append(req.Features, f)
+	if b, known := image.Broker(c.controller.Self); known && r.Clean {
 		req.PreviousBrokerEpoch = int64(b.Epoch)
 	}
 	return req

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/controller"
@@ -27,6 +28,8 @@ type Options struct {
 	Self kafka.BrokerID
 	// Static are the values of options that this node was started with.
 	Static map[string]string
+	// Remote is the way to other brokers; nil on a node that is alone.
+	Remote Remote
 	// Random is where ids come from; the system's source by default.
 	Random io.Reader
 	Logger *slog.Logger
@@ -38,11 +41,20 @@ type ControlPlane struct {
 	log        *slog.Logger
 	random     io.Reader
 	proposer   Proposer
+	remote     Remote
 	watchers   []func(old, new *metadata.Image, d metadata.Delta)
 	ids        producerIDs
 
 	image  atomic.Pointer[metadata.Image]
 	broker atomic.Pointer[config.Broker]
+	// published rings when there is a new image and those who watch know it,
+	// elected when the quorum has another leader.
+	published, elected bell
+	leadership         atomic.Pointer[leadership]
+	duty               duty
+	// incarnation is this process's; nil before it registers with others.
+	incarnation atomic.Pointer[[16]byte]
+	applied     atomic.Int64 // Index of the last entry.
 
 	// The fields below belong to the quorum's loop.
 
@@ -67,7 +79,11 @@ type staged struct {
 // New returns a control plane that knows nothing yet. The error says what is wrong
 // with the static options.
 func New(opt Options) (*ControlPlane, error) {
-	c := &ControlPlane{log: opt.Logger, random: opt.Random, ids: newProducerIDs()}
+	c := &ControlPlane{
+		log: opt.Logger, random: opt.Random, remote: opt.Remote, ids: newProducerIDs(),
+		duty: duty{previous: kafka.NoBroker, refused: map[kafka.BrokerID][2]time.Time{}},
+	}
+	c.leadership.Store(&leadership{leader: kafka.NoBroker})
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -75,6 +91,9 @@ func New(opt Options) (*ControlPlane, error) {
 		c.random = rand.Reader
 	}
 	c.controller = controller.Options{Self: opt.Self, Static: opt.Static, NewTopicID: c.newTopicID}
+	if c.remote != nil {
+		c.controller.Seen = c.seen
+	}
 	empty := new(metadata.Image)
 	broker, err := controller.Sources(opt.Static, opt.Self, empty).Broker()
 	if err != nil {
@@ -95,7 +114,7 @@ func (c *ControlPlane) Attach(p Proposer) { c.proposer = p }
 // others. Image returns the new image by then. It must be called before the quorum
 // runs.
 //
-// The first call comes when Boot has registered the broker, for all that was
+// The first call comes when the broker has registered, for all that was
 // learned until then at once: a log of thousands of entries is no thousands of
 // steps. Its delta begins with the topics whose deletion was replayed, since a
 // crash may have left files of theirs.
@@ -111,6 +130,7 @@ func (c *ControlPlane) BrokerConfig() *config.Broker { return c.broker.Load() }
 
 // Apply implements quorum.Machine.
 func (c *ControlPlane) Apply(index uint64, entry []byte) error {
+	c.applied.Store(int64(index))
 	if len(c.staged) > 0 {
 		next := c.staged[0]
 		if !bytes.Equal(next.entry, entry) {
@@ -189,15 +209,24 @@ func (c *ControlPlane) publish(image *metadata.Image, delta metadata.Delta) {
 		c.configure(image)
 	}
 	c.image.Store(image)
-	if !c.watching {
-		for _, change := range delta.Topics {
-			if change.New == nil {
-				c.deleted = append(c.deleted, change)
-			}
-		}
+	defer c.published.ring()
+	if len(delta.Brokers) > 0 {
+		c.duty.registered(delta.Brokers)
+	}
+	if c.watching {
+		c.show(image, delta)
 		return
 	}
-	c.show(image, delta)
+	for _, change := range delta.Topics {
+		if change.New == nil {
+			c.deleted = append(c.deleted, change)
+		}
+	}
+	if b, ok := image.Broker(c.controller.Self); ok {
+		if own := c.incarnation.Load(); own != nil && b.Incarnation == *own {
+			c.watch()
+		}
+	}
 }
 
 // show tells the watchers of an image.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/strandline/strandline/internal/controller"
 	"github.com/strandline/strandline/internal/kafka"
 )
 
@@ -44,7 +43,7 @@ func (c *ControlPlane) allocateProducerIDs(ctx context.Context) (start, length i
 	b, _ := c.Image().Broker(c.controller.Self)
 	req := kmsg.NewPtrAllocateProducerIDsRequest()
 	req.BrokerID, req.BrokerEpoch = int32(c.controller.Self), int64(b.Epoch)
-	resp, err := decide(ctx, c, "allocate producer ids", req, (*controller.State).AllocateProducerIDs)
+	resp, err := ask(ctx, c, c.allocation(), req)
 	if err != nil {
 		return 0, 0, err
 	}

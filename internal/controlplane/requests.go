@@ -2,47 +2,43 @@ package controlplane
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/controller"
+	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 )
-
-// decide runs f on the quorum's loop, has its records replicated, and returns its
-// answer once they are applied here. After an error nobody knows whether the
-// records will be, so there is no answer. The request must not be used again after
-// an error: the decision may still be made from it.
-func decide[Q, R any](
-	ctx context.Context, c *ControlPlane, what string, req Q,
-	f func(*controller.State, Q) (R, []metadata.Record),
-) (R, error) {
-	var answer R // Written by the loop: not to be read after an error.
-	err := c.proposer.Do(ctx, func() ([]byte, error) {
-		a, records := f(c.state, req)
-		answer = a
-		if len(records) == 0 {
-			return nil, nil
-		}
-		return metadata.AppendRecords(nil, records...), nil
-	})
-	if err != nil {
-		var none R
-		return none, fmt.Errorf("%s: %w", what, err)
-	}
-	return answer, nil
-}
 
 // CreateTopics creates topics.
 func (c *ControlPlane) CreateTopics(
 	ctx context.Context, req *kmsg.CreateTopicsRequest,
 ) (*kmsg.CreateTopicsResponse, error) {
-	resp, err := decide(ctx, c, "create topics", req, (*controller.State).CreateTopics)
-	if err == nil && !req.ValidateOnly {
-		c.logCreated(resp)
+	d := c.topicCreation()
+	if req.ValidateOnly {
+		d.shown = nil
 	}
-	return resp, err
+	return ask(ctx, c, d, req)
+}
+
+func (c *ControlPlane) topicCreation() decision[*kmsg.CreateTopicsRequest, *kmsg.CreateTopicsResponse] {
+	return decision[*kmsg.CreateTopicsRequest, *kmsg.CreateTopicsResponse]{
+		what: "create topics", decide: (*controller.State).CreateTopics,
+		decided: func(req *kmsg.CreateTopicsRequest, resp *kmsg.CreateTopicsResponse) {
+			if !req.ValidateOnly {
+				c.logCreated(resp)
+			}
+		},
+		shown: func(image *metadata.Image, resp *kmsg.CreateTopicsResponse) bool {
+			for i := range resp.Topics {
+				t := &resp.Topics[i]
+				if t.ErrorCode == 0 && image.Topic(t.Topic) == nil {
+					return false
+				}
+			}
+			return true
+		},
+	}
 }
 
 // logCreated writes one line, however many topics there are.
@@ -65,64 +61,127 @@ func (c *ControlPlane) logCreated(resp *kmsg.CreateTopicsResponse) {
 func (c *ControlPlane) DeleteTopics(
 	ctx context.Context, req *kmsg.DeleteTopicsRequest,
 ) (*kmsg.DeleteTopicsResponse, error) {
-	resp, err := decide(ctx, c, "delete topics", req, (*controller.State).DeleteTopics)
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range resp.Topics {
-		if t.ErrorCode == 0 {
-			c.log.Info("topic deleted", "topic", *t.Topic)
+	if !c.leads() && req.Version < 6 {
+		// The request may go on in a newer version, which names topics elsewhere.
+		newer := *req
+		newer.Topics = nil
+		for i := range req.TopicNames {
+			t := kmsg.NewDeleteTopicsRequestTopic()
+			t.Topic = &req.TopicNames[i]
+			newer.Topics = append(newer.Topics, t)
 		}
+		req = &newer
 	}
-	return resp, nil
+	return ask(ctx, c, c.topicDeletion(), req)
+}
+
+func (c *ControlPlane) topicDeletion() decision[*kmsg.DeleteTopicsRequest, *kmsg.DeleteTopicsResponse] {
+	return decision[*kmsg.DeleteTopicsRequest, *kmsg.DeleteTopicsResponse]{
+		what: "delete topics", decide: (*controller.State).DeleteTopics,
+		decided: func(_ *kmsg.DeleteTopicsRequest, resp *kmsg.DeleteTopicsResponse) {
+			for _, t := range resp.Topics {
+				if t.ErrorCode == 0 {
+					c.log.Info("topic deleted", "topic", *t.Topic)
+				}
+			}
+		},
+		shown: func(image *metadata.Image, resp *kmsg.DeleteTopicsResponse) bool {
+			for i := range resp.Topics {
+				t := &resp.Topics[i]
+				if t.ErrorCode == 0 && image.TopicByID(t.TopicID) != nil {
+					return false
+				}
+			}
+			return true
+		},
+	}
 }
 
 // CreatePartitions adds partitions to topics.
 func (c *ControlPlane) CreatePartitions(
 	ctx context.Context, req *kmsg.CreatePartitionsRequest,
 ) (*kmsg.CreatePartitionsResponse, error) {
-	resp, err := decide(ctx, c, "create partitions", req, (*controller.State).CreatePartitions)
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range resp.Topics {
-		if t.ErrorCode == 0 && !req.ValidateOnly {
-			c.log.Warn("partitions added", "topic", t.Topic, "note", *t.ErrorMessage)
+	d := c.partitionCreation()
+	if !req.ValidateOnly {
+		d.shown = func(image *metadata.Image, resp *kmsg.CreatePartitionsResponse) bool {
+			return hasGrown(image, req, resp)
 		}
 	}
-	return resp, nil
+	return ask(ctx, c, d, req)
+}
+
+// hasGrown says whether an image has the partitions that an answer says were added.
+func hasGrown(
+	image *metadata.Image, req *kmsg.CreatePartitionsRequest, resp *kmsg.CreatePartitionsResponse,
+) bool {
+	added := map[string]bool{}
+	for _, t := range resp.Topics {
+		added[t.Topic] = t.ErrorCode == 0
+	}
+	for i := range req.Topics {
+		rt := &req.Topics[i]
+		if t := image.Topic(rt.Topic); added[rt.Topic] && t != nil && len(t.Partitions) < int(rt.Count) {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *ControlPlane) partitionCreation() decision[
+	*kmsg.CreatePartitionsRequest, *kmsg.CreatePartitionsResponse,
+] {
+	return decision[*kmsg.CreatePartitionsRequest, *kmsg.CreatePartitionsResponse]{
+		what: "create partitions", decide: (*controller.State).CreatePartitions,
+		decided: func(req *kmsg.CreatePartitionsRequest, resp *kmsg.CreatePartitionsResponse) {
+			for _, t := range resp.Topics {
+				if t.ErrorCode == 0 && !req.ValidateOnly {
+					c.log.Warn("partitions added", "topic", t.Topic, "note", *t.ErrorMessage)
+				}
+			}
+		},
+	}
 }
 
 // AlterConfigs replaces configurations.
 func (c *ControlPlane) AlterConfigs(
 	ctx context.Context, req *kmsg.AlterConfigsRequest,
 ) (*kmsg.AlterConfigsResponse, error) {
-	resp, err := decide(ctx, c, "alter configs", req, (*controller.State).AlterConfigs)
-	if err != nil {
-		return nil, err
+	return ask(ctx, c, c.configReplacement(), req)
+}
+
+func (c *ControlPlane) configReplacement() decision[*kmsg.AlterConfigsRequest, *kmsg.AlterConfigsResponse] {
+	return decision[*kmsg.AlterConfigsRequest, *kmsg.AlterConfigsResponse]{
+		what: "alter configs", decide: (*controller.State).AlterConfigs,
+		decided: func(req *kmsg.AlterConfigsRequest, resp *kmsg.AlterConfigsResponse) {
+			for _, r := range resp.Resources {
+				if r.ErrorCode == 0 && !req.ValidateOnly {
+					c.logConfig(r.ResourceType, r.ResourceName)
+				}
+			}
+		},
 	}
-	for _, r := range resp.Resources {
-		if r.ErrorCode == 0 && !req.ValidateOnly {
-			c.logConfig(r.ResourceType, r.ResourceName)
-		}
-	}
-	return resp, nil
 }
 
 // IncrementalAlterConfigs changes single values of configurations.
 func (c *ControlPlane) IncrementalAlterConfigs(
 	ctx context.Context, req *kmsg.IncrementalAlterConfigsRequest,
 ) (*kmsg.IncrementalAlterConfigsResponse, error) {
-	resp, err := decide(ctx, c, "alter configs", req, (*controller.State).IncrementalAlterConfigs)
-	if err != nil {
-		return nil, err
+	return ask(ctx, c, c.configChange(), req)
+}
+
+func (c *ControlPlane) configChange() decision[
+	*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse,
+] {
+	return decision[*kmsg.IncrementalAlterConfigsRequest, *kmsg.IncrementalAlterConfigsResponse]{
+		what: "alter configs", decide: (*controller.State).IncrementalAlterConfigs,
+		decided: func(req *kmsg.IncrementalAlterConfigsRequest, resp *kmsg.IncrementalAlterConfigsResponse) {
+			for _, r := range resp.Resources {
+				if r.ErrorCode == 0 && !req.ValidateOnly {
+					c.logConfig(r.ResourceType, r.ResourceName)
+				}
+			}
+		},
 	}
-	for _, r := range resp.Resources {
-		if r.ErrorCode == 0 && !req.ValidateOnly {
-			c.logConfig(r.ResourceType, r.ResourceName)
-		}
-	}
-	return resp, nil
 }
 
 func (c *ControlPlane) logConfig(kind kmsg.ConfigResourceType, name string) {
@@ -140,5 +199,141 @@ func (c *ControlPlane) DescribeConfigs(
 func (c *ControlPlane) AlterPartition(
 	ctx context.Context, req *kmsg.AlterPartitionRequest,
 ) (*kmsg.AlterPartitionResponse, error) {
-	return decide(ctx, c, "alter partition", req, (*controller.State).AlterPartition)
+	return ask(ctx, c, c.isrChange(), req)
+}
+
+func (c *ControlPlane) isrChange() decision[*kmsg.AlterPartitionRequest, *kmsg.AlterPartitionResponse] {
+	return decision[*kmsg.AlterPartitionRequest, *kmsg.AlterPartitionResponse]{
+		what: "alter partition", decide: (*controller.State).AlterPartition,
+	}
+}
+
+// ElectLeaders elects leaders: preferred ones, or for partitions without any.
+func (c *ControlPlane) ElectLeaders(
+	ctx context.Context, req *kmsg.ElectLeadersRequest,
+) (*kmsg.ElectLeadersResponse, error) {
+	return ask(ctx, c, c.leaderElection(), req)
+}
+
+func (c *ControlPlane) leaderElection() decision[*kmsg.ElectLeadersRequest, *kmsg.ElectLeadersResponse] {
+	return decision[*kmsg.ElectLeadersRequest, *kmsg.ElectLeadersResponse]{
+		what: "elect leaders", decide: (*controller.State).ElectLeaders,
+		decided: func(req *kmsg.ElectLeadersRequest, resp *kmsg.ElectLeadersResponse) {
+			for _, t := range resp.Topics {
+				for _, p := range t.Partitions {
+					if p.ErrorCode == 0 {
+						c.logElected(req, t.Topic, p.Partition)
+					}
+				}
+			}
+		},
+	}
+}
+
+// logElected writes a line for each partition: an election that somebody asks for
+// may have lost records.
+func (c *ControlPlane) logElected(req *kmsg.ElectLeadersRequest, topic string, partition int32) {
+	t := c.Image().Topic(topic)
+	if t == nil || int(partition) >= len(t.Partitions) {
+		return
+	}
+	p := &t.Partitions[partition]
+	line := c.log.With("topic", topic, "partition", partition, "leader", p.Leader, "leader_epoch", p.LeaderEpoch)
+	if controller.IsUnclean(req) {
+		line.Warn("a leader was elected that may lack acknowledged records")
+	} else {
+		line.Info("the preferred leader was elected")
+	}
+}
+
+// AlterPartitionReassignments moves partitions to other brokers.
+func (c *ControlPlane) AlterPartitionReassignments(
+	ctx context.Context, req *kmsg.AlterPartitionAssignmentsRequest,
+) (*kmsg.AlterPartitionAssignmentsResponse, error) {
+	return ask(ctx, c, c.move(), req)
+}
+
+func (c *ControlPlane) move() decision[
+	*kmsg.AlterPartitionAssignmentsRequest, *kmsg.AlterPartitionAssignmentsResponse,
+] {
+	return decision[*kmsg.AlterPartitionAssignmentsRequest, *kmsg.AlterPartitionAssignmentsResponse]{
+		what: "move partitions", decide: (*controller.State).AlterPartitionReassignments,
+		decided: func(_ *kmsg.AlterPartitionAssignmentsRequest, resp *kmsg.AlterPartitionAssignmentsResponse) {
+			taken, refused := 0, 0
+			for _, t := range resp.Topics {
+				for _, p := range t.Partitions {
+					if p.ErrorCode == 0 {
+						taken++
+					} else {
+						refused++
+					}
+				}
+			}
+			c.log.Info("partitions are to move", "partitions", taken, "refused", refused)
+		},
+	}
+}
+
+// ListPartitionReassignments lists the partitions that move, from this node's
+// image.
+func (c *ControlPlane) ListPartitionReassignments(
+	_ context.Context, req *kmsg.ListPartitionReassignmentsRequest,
+) (*kmsg.ListPartitionReassignmentsResponse, error) {
+	return controller.ListPartitionReassignments(c.image.Load(), req), nil
+}
+
+// UnregisterBroker forgets a broker that is stopped for good.
+func (c *ControlPlane) UnregisterBroker(
+	ctx context.Context, req *kmsg.UnregisterBrokerRequest,
+) (*kmsg.UnregisterBrokerResponse, error) {
+	return ask(ctx, c, c.unregistration(), req)
+}
+
+func (c *ControlPlane) unregistration() decision[*kmsg.UnregisterBrokerRequest, *kmsg.UnregisterBrokerResponse] {
+	return decision[*kmsg.UnregisterBrokerRequest, *kmsg.UnregisterBrokerResponse]{
+		what: "unregister the broker", decide: (*controller.State).UnregisterBroker,
+		decided: func(req *kmsg.UnregisterBrokerRequest, resp *kmsg.UnregisterBrokerResponse) {
+			if resp.ErrorCode == 0 {
+				c.log.Info("broker unregistered", "broker", req.BrokerID)
+			}
+		},
+	}
+}
+
+func (c *ControlPlane) allocation() decision[
+	*kmsg.AllocateProducerIDsRequest, *kmsg.AllocateProducerIDsResponse,
+] {
+	return decision[*kmsg.AllocateProducerIDsRequest, *kmsg.AllocateProducerIDsResponse]{
+		what: "allocate producer ids", decide: (*controller.State).AllocateProducerIDs, repeatable: true,
+	}
+}
+
+func (c *ControlPlane) brokerRegistration() decision[
+	*kmsg.BrokerRegistrationRequest, *kmsg.BrokerRegistrationResponse,
+] {
+	return decision[*kmsg.BrokerRegistrationRequest, *kmsg.BrokerRegistrationResponse]{
+		what: "register the broker", decide: (*controller.State).RegisterBroker, repeatable: true,
+		decided: func(req *kmsg.BrokerRegistrationRequest, resp *kmsg.BrokerRegistrationResponse) {
+			if resp.ErrorCode == 0 {
+				c.heard(kafka.BrokerID(req.BrokerID), kafka.BrokerEpoch(resp.BrokerEpoch))
+				c.log.Info("broker registered", "broker", req.BrokerID, "broker_epoch", resp.BrokerEpoch)
+			}
+		},
+	}
+}
+
+func (c *ControlPlane) heartbeat() decision[*kmsg.BrokerHeartbeatRequest, *kmsg.BrokerHeartbeatResponse] {
+	return decision[*kmsg.BrokerHeartbeatRequest, *kmsg.BrokerHeartbeatResponse]{
+		what: "heartbeat", decide: (*controller.State).Heartbeat, repeatable: true,
+		routine: func(req *kmsg.BrokerHeartbeatRequest) (*kmsg.BrokerHeartbeatResponse, bool) {
+			resp := controller.IsRoutine(c.Image(), req)
+			ok := resp != nil && c.heard(kafka.BrokerID(req.BrokerID), kafka.BrokerEpoch(req.BrokerEpoch))
+			return resp, ok
+		},
+		decided: func(req *kmsg.BrokerHeartbeatRequest, resp *kmsg.BrokerHeartbeatResponse) {
+			if resp.ErrorCode == 0 {
+				c.heard(kafka.BrokerID(req.BrokerID), kafka.BrokerEpoch(req.BrokerEpoch))
+			}
+		},
+	}
 }

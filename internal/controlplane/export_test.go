@@ -1,0 +1,4 @@
+package controlplane
+
+// RefusedBy is for tests.
+var RefusedBy = refusedBy

@@ -1,0 +1,299 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+)
+
+// Lifecycle is this broker's way through the cluster: it joins, says that it runs,
+// and leaves.
+//
+//	          Join                    Run, first heartbeat
+//	[stopped] -----> [registered, fenced] -----------> [serving]
+//	    ^                        ^  ^                    |   | Leave
+//	    |                        |  +- no heartbeats ----+   v
+//	    |                        |                       [shutting down]
+//	    +------ Leave returns ---+--- leads nothing more ----+
+//
+// A node that is alone goes through it too, and none of it takes a heartbeat.
+type Lifecycle struct {
+	plane        *ControlPlane
+	registration Registration
+	incarnation  [16]byte
+	clusterID    string
+	epoch        atomic.Int64
+	fenced       atomic.Bool
+
+	// held is a lock for the time of a heartbeat, and leaving is behind it. It can be
+	// waited for with a context.
+	held    chan struct{}
+	leaving bool
+}
+
+// NewLifecycle returns the lifecycle of this process.
+func (c *ControlPlane) NewLifecycle(r Registration) *Lifecycle {
+	l := &Lifecycle{plane: c, registration: r, incarnation: c.uuid(), held: make(chan struct{}, 1)}
+	l.fenced.Store(c.remote != nil)
+	return l
+}
+
+// Fenced says whether the active controller holds this broker for unable to serve,
+// as far as it has told.
+func (l *Lifecycle) Fenced() bool { return l.fenced.Load() }
+
+// Join waits for the cluster, or founds it where there is none and this node leads;
+// registers this broker; and returns when the metadata is known here up to that and
+// those who watch it are told. It tries until ctx ends, and returns the cluster's
+// id.
+func (l *Lifecycle) Join(ctx context.Context) (string, error) {
+	c := l.plane
+	if c.remote == nil {
+		return c.Boot(ctx, l.registration)
+	}
+	c.incarnation.Store(&l.incarnation)
+	var err error
+	if l.clusterID, err = l.findCluster(ctx); err != nil {
+		return "", err
+	}
+	if err := l.register(ctx); err != nil {
+		return "", err
+	}
+	err = c.await(ctx, func(image *metadata.Image) bool {
+		b, ok := image.Broker(c.controller.Self)
+		return ok && b.Incarnation == l.incarnation
+	})
+	return l.clusterID, err
+}
+
+// findCluster returns the cluster's id.
+func (l *Lifecycle) findCluster(ctx context.Context) (string, error) {
+	c := l.plane
+	founding := l.registration.ClusterID
+	if founding == "" {
+		founding = kafka.TopicID(c.uuid()).String()
+	}
+	for {
+		elected, changed := c.leader()
+		published := c.published.wait()
+		if id := c.Image().ClusterID(); id != "" {
+			return id, l.registration.checkCluster(id)
+		}
+		if elected.leader == c.controller.Self {
+			_, _, err := decide(ctx, c, "found the cluster", founding, found)
+			if err == nil {
+				continue
+			}
+		}
+		timer := time.NewTimer(maxPause)
+		select {
+		case <-changed:
+		case <-published:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return "", fmt.Errorf("wait for a cluster: %w", ctx.Err())
+		}
+		timer.Stop()
+	}
+}
+
+// register registers until it is done, or can't be.
+func (l *Lifecycle) register(ctx context.Context) error {
+	c := l.plane
+	waiting := false
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		req := c.registration(c.Image(), l.clusterID, l.incarnation, l.registration)
+		resp, err := l.ask(ctx, func(ctx context.Context) (kmsg.Response, error) {
+			return ask(ctx, c, c.brokerRegistration(), req)
+		})
+		if err == nil {
+			resp := resp.(*kmsg.BrokerRegistrationResponse)
+			switch kafka.Code(resp.ErrorCode) {
+			case kafka.ErrNone:
+				l.epoch.Store(resp.BrokerEpoch)
+				return nil
+			case kafka.ErrDuplicateBrokerRegistration:
+				if !waiting {
+					c.log.Warn("another process runs as this broker, or did a moment ago: waiting for the end "+
+						"of its session", "broker", c.controller.Self)
+				}
+				waiting = true
+			case kafka.ErrRequestTimedOut:
+			default:
+				return c.mayJoin(resp, l.clusterID, l.registration)
+			}
+		}
+		if ctx.Err() != nil {
+			return errors.Join(fmt.Errorf("register with the active controller: %w", ctx.Err()), err)
+		}
+		_, changed := c.leader()
+		_ = c.pause(ctx, changed, pause)
+	}
+}
+
+// ask bounds a request to the active controller: by time, and by that controller
+// being it.
+func (l *Lifecycle) ask(
+	ctx context.Context, f func(context.Context) (kmsg.Response, error),
+) (kmsg.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.plane.BrokerConfig().SessionTimeout)
+	defer cancel()
+	_, changed := l.plane.leader()
+	done := make(chan struct{})
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer close(done)
+	watching.Go(func() {
+		select {
+		case <-changed:
+			cancel()
+		case <-done:
+		}
+	})
+	return f(ctx)
+}
+
+// Run sends heartbeats until ctx ends, or Leave takes them over. Its error says
+// that another process has taken this broker's place.
+func (l *Lifecycle) Run(ctx context.Context) error {
+	c := l.plane
+	if c.remote == nil {
+		<-ctx.Done()
+		return nil
+	}
+	pause := firstPause
+	for ctx.Err() == nil {
+		_, changed := c.leader()
+		err := l.beat(ctx)
+		var replaced *replacedError
+		wait := c.BrokerConfig().HeartbeatInterval
+		switch {
+		case errors.As(err, &replaced):
+			return err
+		case err != nil:
+			wait, pause = min(wait, pause), min(2*pause, maxPause)
+		default:
+			pause = firstPause
+		}
+		// A new controller wants to hear at once who runs.
+		_ = c.pause(ctx, changed, wait)
+	}
+	return nil
+}
+
+// replacedError says that another process has registered as this broker.
+type replacedError struct {
+	broker kafka.BrokerID
+	epoch  kafka.BrokerEpoch
+}
+
+// Error implements error.
+func (e *replacedError) Error() string {
+	return fmt.Sprintf("another process has registered as broker %d (epoch %d): give every broker a "+
+		"node id of its own", e.broker, e.epoch)
+}
+
+// hold takes the lock.
+func (l *Lifecycle) hold(ctx context.Context) error {
+	select {
+	case l.held <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *Lifecycle) release() { <-l.held }
+
+// beat sends one heartbeat, unless the broker is leaving.
+func (l *Lifecycle) beat(ctx context.Context) error {
+	if err := l.hold(ctx); err != nil {
+		return err
+	}
+	defer l.release()
+	if l.leaving {
+		return nil
+	}
+	resp, err := l.heartbeat(ctx, false)
+	if err != nil {
+		return err
+	}
+	switch code := kafka.Code(resp.ErrorCode); code {
+	case kafka.ErrNone:
+		if l.fenced.Swap(resp.IsFenced) != resp.IsFenced {
+			l.plane.log.Info("the controller has decided about this broker", "fenced", resp.IsFenced)
+		}
+		return nil
+	case kafka.ErrBrokerIDNotRegistered:
+		l.plane.log.Warn("this broker was unregistered while it runs: it registers again")
+		return l.register(ctx)
+	case kafka.ErrStaleBrokerEpoch:
+		if b, ok := l.plane.Image().Broker(l.plane.controller.Self); ok &&
+			b.Incarnation != l.incarnation && int64(b.Epoch) > l.epoch.Load() {
+			return &replacedError{broker: b.ID, epoch: b.Epoch}
+		}
+		return &kafka.Error{Code: code, Message: "the controller knows another epoch of this broker"}
+	default:
+		return &kafka.Error{Code: code, Message: "heartbeat refused"}
+	}
+}
+
+func (l *Lifecycle) heartbeat(ctx context.Context, shutdown bool) (*kmsg.BrokerHeartbeatResponse, error) {
+	c := l.plane
+	req := kmsg.NewPtrBrokerHeartbeatRequest()
+	req.Version = req.MaxVersion()
+	req.BrokerID, req.BrokerEpoch = int32(c.controller.Self), l.epoch.Load()
+	req.CurrentMetadataOffset = c.applied.Load()
+	req.WantShutdown = shutdown
+	resp, err := l.ask(ctx, func(ctx context.Context) (kmsg.Response, error) {
+		return ask(ctx, c, c.heartbeat(), req)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resp.(*kmsg.BrokerHeartbeatResponse), nil
+}
+
+// leavePause is the pause between heartbeats of a broker that leaves: what it led
+// is at others by then, and they know it.
+const leavePause = 50 * time.Millisecond
+
+// Leave has others lead what this broker leads, as far as they can, and returns
+// when that is so and the active controller holds the broker for stopped. The
+// broker is to serve until then. It gives up when ctx ends; the broker may stop all
+// the same, and will be missed.
+func (l *Lifecycle) Leave(ctx context.Context) error {
+	c := l.plane
+	if c.remote == nil {
+		return nil
+	}
+	if err := l.hold(ctx); err != nil {
+		return fmt.Errorf("leave the cluster: %w", err)
+	}
+	defer l.release()
+	l.leaving = true
+	for {
+		resp, err := l.heartbeat(ctx, true)
+		switch {
+		case err == nil && resp.ShouldShutdown:
+			l.fenced.Store(true)
+			return nil
+		case err == nil && kafka.Code(resp.ErrorCode) == kafka.ErrStaleBrokerEpoch,
+			err == nil && kafka.Code(resp.ErrorCode) == kafka.ErrBrokerIDNotRegistered:
+			return nil // There is nothing to leave.
+		case ctx.Err() != nil:
+			return errors.Join(fmt.Errorf("leave the cluster: %w", ctx.Err()), err)
+		}
+		_, changed := c.leader()
+		_ = c.pause(ctx, changed, leavePause)
+	}
+}

@@ -1,0 +1,318 @@
+package controlplane_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/controlplane"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+)
+
+// A process that is gone is noticed at once, and everything that it led moves.
+func TestABrokerIsKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[2].replicated("a", 30)
+		before := len(c.log)
+		c.kill(3)
+		if took := c.serving(1, 2); took > 50*time.Millisecond {
+			t.Errorf("fenced after %v", took)
+		}
+		if n := len(c.log) - before; n != 1 {
+			t.Errorf("%d entries for one failure", n)
+		}
+		if led := leaders(c.nodes[2].plane.Image()); led[3] != 0 || led[1]+led[2] != 30 {
+			t.Errorf("leaders: %v", led)
+		}
+		c.start(3).join(false)
+		if took := c.serving(1, 2, 3); took > 500*time.Millisecond {
+			t.Errorf("back after %v", took)
+		}
+	})
+}
+
+// A process that starts again before anybody has noticed takes its own place.
+func TestABrokerRestartsQuickly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[1].replicated("a", 30)
+		c.mu.Lock()
+		c.nodes[3].down = true
+		c.mu.Unlock()
+		c.nodes[3].stop()
+		synctest.Wait()
+		c.start(3).join(false)
+		synctest.Wait()
+		if took := c.serving(1, 2, 3); took > 100*time.Millisecond {
+			t.Errorf("back after %v", took)
+		}
+		if led := leaders(c.nodes[1].plane.Image()); led[3] != 0 || led[kafka.NoBroker] != 0 {
+			t.Errorf("leaders: %v", led)
+		}
+	})
+}
+
+// A process that hangs is noticed when its session is over, and comes back by
+// itself.
+func TestABrokerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[1].replicated("a", 3)
+		c.nodes[3].hang()
+		took := c.serving(1, 2)
+		if took < 1200*time.Millisecond || took > 1600*time.Millisecond {
+			t.Errorf("fenced after %v", took)
+		}
+		pass(10 * time.Second)
+		c.nodes[3].wake()
+		if took := c.serving(1, 2, 3); took > 500*time.Millisecond {
+			t.Errorf("back after %v", took)
+		}
+	})
+}
+
+// A connection that ends is no failure: the broker makes another.
+func TestAConnectionEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		before := len(c.log)
+		for range 20 {
+			for _, n := range c.nodes {
+				n.plane.ReportDown(3, false)
+			}
+			pass(300 * time.Millisecond)
+		}
+		c.serving(1, 2, 3)
+		if len(c.log) != before {
+			t.Errorf("%d entries", len(c.log)-before)
+		}
+	})
+}
+
+// The active controller is killed: the next one knows at once that it is gone, and
+// that the others are not.
+func TestTheControllerIsKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[2].replicated("a", 30)
+		c.kill(1)
+		pass(100 * time.Millisecond)
+		before := len(c.log)
+		c.elect(2)
+		if took := c.serving(2, 3); took > 100*time.Millisecond {
+			t.Errorf("fenced after %v", took)
+		}
+		for _, p := range c.nodes[3].plane.Image().Topic("a").Partitions {
+			if len(p.ISR) != 2 || p.Leader == 1 || p.Leader == kafka.NoBroker {
+				t.Errorf("%+v", p)
+			}
+		}
+		pass(5 * time.Second)
+		c.serving(2, 3)
+		if n := len(c.log) - before; n != 1 {
+			t.Errorf("%d entries for one failure", n)
+		}
+		c.start(1).join(false)
+		c.serving(1, 2, 3)
+	})
+}
+
+// The active controller hangs: the next one gives it less time than the others.
+func TestTheControllerHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[2].replicated("a", 30)
+		c.nodes[1].hang()
+		pass(500 * time.Millisecond)
+		c.elect(2)
+		if took := c.serving(2, 3); took > 600*time.Millisecond {
+			t.Errorf("fenced after %v", took)
+		}
+		c.nodes[1].wake()
+		c.nodes[1].plane.LeaderChanged(2, c.term)
+		c.serving(1, 2, 3)
+	})
+}
+
+// Leadership goes from node to node, and no broker is held for failed.
+func TestControllersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		before := len(c.log)
+		for i := range 30 {
+			c.elect(kafka.BrokerID(i%3 + 1))
+			pass(time.Duration(i*100) * time.Millisecond)
+		}
+		c.serving(1, 2, 3)
+		if len(c.log) != before {
+			t.Errorf("%d entries", len(c.log)-before)
+		}
+	})
+}
+
+// A broker that leaves has handed over what it led when it is told to stop.
+func TestLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, id := range []kafka.BrokerID{3, 1} {
+			c := newCluster(t, 3)
+			c.nodes[2].replicated("a", 30)
+			start := time.Now()
+			if err := c.nodes[id].life.Leave(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(start); took > 200*time.Millisecond {
+				t.Errorf("left after %v", took)
+			}
+			led := leaders(c.nodes[2].plane.Image())
+			if led[id] != 0 || led[kafka.NoBroker] != 0 || !c.nodes[id].life.Fenced() {
+				t.Errorf("leaders: %v", led)
+			}
+			if err := c.nodes[id].life.Leave(t.Context()); err != nil {
+				t.Errorf("again: %v", err)
+			}
+			c.close()
+		}
+	})
+}
+
+// Without a controller, leaving ends with the time that it is given.
+func TestLeaveWithoutAController(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.elect(kafka.NoBroker)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		if err := c.nodes[3].life.Leave(ctx); err == nil {
+			t.Error("left")
+		}
+	})
+}
+
+// Preferred leaders come back by themselves.
+func TestPreferredLeadersComeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[1].replicated("a", 3)
+		c.kill(3)
+		c.serving(1, 2)
+		c.start(3).join(false)
+		c.serving(1, 2, 3)
+		for i := range 3 {
+			c.letIn("a", int32(i), 3)
+		}
+		if led := leaders(c.nodes[1].plane.Image()); led[3] != 0 {
+			t.Fatalf("leaders: %v", led)
+		}
+		pass(11 * time.Second)
+		if led := leaders(c.nodes[1].plane.Image()); led[1] != 1 || led[2] != 1 || led[3] != 1 {
+			t.Errorf("leaders: %v", led)
+		}
+	})
+}
+
+// letIn has the leader of a partition ask for a broker to be in sync.
+func (c *cluster) letIn(topic string, partition int32, id kafka.BrokerID) {
+	c.Helper()
+	image := c.nodes[c.leader].plane.Image()
+	p := image.Topic(topic).Partitions[partition]
+	leader, _ := image.Broker(p.Leader)
+	rp := kmsg.NewAlterPartitionRequestTopicPartition()
+	rp.Partition, rp.LeaderEpoch, rp.PartitionEpoch = partition, int32(p.LeaderEpoch), int32(p.PartitionEpoch)
+	for _, id := range append(append([]kafka.BrokerID{}, p.ISR...), id) {
+		b, _ := image.Broker(id)
+		member := kmsg.NewAlterPartitionRequestTopicPartitionNewEpochISR()
+		member.BrokerID, member.BrokerEpoch = int32(id), int64(b.Epoch)
+		rp.NewEpochISR = append(rp.NewEpochISR, member)
+	}
+	rt := kmsg.NewAlterPartitionRequestTopic()
+	rt.TopicID, rt.Partitions = image.Topic(topic).ID, append(rt.Partitions, rp)
+	req := kmsg.NewPtrAlterPartitionRequest()
+	req.Version, req.BrokerID, req.BrokerEpoch = 3, int32(p.Leader), int64(leader.Epoch)
+	req.Topics = append(req.Topics, rt)
+	resp, err := c.nodes[p.Leader].plane.AlterPartition(c.Context(), req)
+	if err != nil || resp.ErrorCode != 0 || resp.Topics[0].Partitions[0].ErrorCode != 0 {
+		c.Fatalf("let %d in: %v, %+v", id, err, resp)
+	}
+}
+
+// A broker that was unregistered while it hung registers again.
+func TestUnregisteredWhileItRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[3].hang()
+		c.serving(1, 2)
+		req := kmsg.NewPtrUnregisterBrokerRequest()
+		req.BrokerID = 3
+		if resp, err := c.nodes[1].plane.UnregisterBroker(t.Context(), req); err != nil || resp.ErrorCode != 0 {
+			t.Fatalf("%v, %+v", err, resp)
+		}
+		c.nodes[3].wake()
+		c.serving(1, 2, 3)
+	})
+}
+
+// A process learns that another has taken its place, and ends.
+func TestTwoProcessesOfOneBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		first := c.nodes[3]
+		c.mu.Lock()
+		c.nodes[103] = first // It still learns what is decided.
+		c.mu.Unlock()
+		c.start(3).join(false)
+		if err := <-first.ended; err == nil || !strings.Contains(err.Error(), "another process") {
+			t.Errorf("the first ends with %v", err)
+		}
+		c.serving(1, 2, 3)
+	})
+}
+
+// A data directory of another cluster is refused.
+func TestJoinAnotherCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		n := c.start(4)
+		life := n.plane.NewLifecycle(controlplane.Registration{
+			ClusterID: "other", Endpoints: []metadata.Endpoint{{Host: "h"}},
+		})
+		if _, err := life.Join(t.Context()); err == nil || !strings.Contains(err.Error(), "other") {
+			t.Errorf("%v", err)
+		}
+		nowhere := n.plane.NewLifecycle(controlplane.Registration{})
+		if _, err := nowhere.Join(t.Context()); err == nil || !strings.Contains(err.Error(), "may not join") {
+			t.Errorf("without an address: %v", err)
+		}
+	})
+}
+
+// A node that is alone goes through its lifecycle without a heartbeat.
+func TestLifecycleOfALoneNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plane, l := newPlane(t, nil)
+		life := plane.NewLifecycle(registration)
+		id, err := life.Join(t.Context())
+		if err != nil || id != plane.Image().ClusterID() || life.Fenced() {
+			t.Fatalf("%q, %v", id, err)
+		}
+		if active, known := plane.ActiveController(); active != 1 || !known {
+			t.Errorf("active controller: %d", active)
+		}
+		create(t, plane, "a")
+		before := len(l.log)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		go func() { _ = plane.Run(ctx) }()
+		if err := life.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := life.Leave(t.Context()); err != nil || len(l.log) != before {
+			t.Errorf("%v, %d entries", err, len(l.log)-before)
+		}
+	})
+}
