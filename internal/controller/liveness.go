@@ -18,9 +18,9 @@ type Patience struct {
 	Tick time.Duration
 }
 
-// refusals is how many refused connections in a row say that a broker's process
-// is gone.
-const refusals = 2
+// Refusals is how many refused connections in a row say that a broker's process is
+// gone.
+const Refusals = 2
 
 // Liveness is what the active controller knows about which brokers run. It is kept
 // in memory only: a node that becomes the active controller gives every broker a
@@ -94,7 +94,7 @@ func (l *Liveness) Refused(id kafka.BrokerID, now time.Time) {
 		return
 	}
 	s.refused++
-	if s.refused >= refusals {
+	if s.refused >= Refusals {
 		s.shorten(now)
 	} else {
 		s.shorten(now.Add(l.patience.Grace))

@@ -81,7 +81,7 @@ type staged struct {
 func New(opt Options) (*ControlPlane, error) {
 	c := &ControlPlane{
 		log: opt.Logger, random: opt.Random, remote: opt.Remote, ids: newProducerIDs(),
-		duty: duty{previous: kafka.NoBroker, refused: map[kafka.BrokerID][2]time.Time{}},
+		duty: duty{previous: kafka.NoBroker, refused: map[kafka.BrokerID][controller.Refusals]time.Time{}},
 	}
 	c.leadership.Store(&leadership{leader: kafka.NoBroker})
 	if c.log == nil {

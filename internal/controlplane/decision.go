@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -106,7 +107,7 @@ func ask[Q kmsg.Request, R kmsg.Response](
 			}
 			why = err
 		case elected.leader != kafka.NoBroker:
-			resp, sent, err := there(ctx, c, d, elected.leader, req)
+			resp, sent, err := there(ctx, c, d, elected.leader, changed, req)
 			if err == nil {
 				return resp, nil
 			}
@@ -141,12 +142,20 @@ func (c *ControlPlane) pause(ctx context.Context, changed <-chan struct{}, d tim
 }
 
 // there has a request decided by another node. Its error says whether the request
-// may have been decided.
+// may have been decided. A request that is repeatable does not wait for a node that
+// leads no more.
 func there[Q kmsg.Request, R kmsg.Response](
-	ctx context.Context, c *ControlPlane, d decision[Q, R], to kafka.BrokerID, req Q,
+	ctx context.Context, c *ControlPlane, d decision[Q, R],
+	to kafka.BrokerID, changed <-chan struct{}, req Q,
 ) (resp R, sent bool, err error) {
+	asking := ctx
+	if d.repeatable {
+		var stop func()
+		asking, stop = until(ctx, changed)
+		defer stop()
+	}
 	version := req.GetVersion()
-	answer, err := c.remote.Do(ctx, to, req)
+	answer, err := c.remote.Do(asking, to, req)
 	req.SetVersion(version)
 	if err != nil {
 		var unsent interface{ Unsent() bool }
@@ -170,6 +179,24 @@ func there[Q kmsg.Request, R kmsg.Response](
 		_ = c.await(waiting, func(image *metadata.Image) bool { return d.shown(image, resp) })
 	}
 	return resp, true, nil
+}
+
+// until returns a context that also ends when a channel is closed. stop must be
+// called, and waits for what it takes.
+func until(ctx context.Context, closed <-chan struct{}) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-closed:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel()
+		watching.Wait()
+	}
 }
 
 // controllerError says that the active controller gave no answer.

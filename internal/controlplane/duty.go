@@ -89,29 +89,33 @@ func (c *ControlPlane) begin(ctx context.Context, controllerEpoch uint64, change
 // decision is made is let be.
 func (c *ControlPlane) fence(ctx context.Context, controllerEpoch uint64) {
 	type result struct {
-		brokers    []kafka.BrokerID
-		partitions int
+		over, fenced []kafka.BrokerID
+		partitions   int
 	}
 	done, _, err := decide(ctx, c, "fence brokers", struct{}{},
-		func(s *controller.State, _ struct{}) (result, []metadata.Record) {
-			var r result
-			c.duty.with(controllerEpoch, func(l *controller.Liveness) { r.brokers = l.Overdue(time.Now()) })
-			records := s.FenceBrokers(r.brokers)
+		func(s *controller.State, _ struct{}) (r result, records []metadata.Record) {
+			c.duty.with(controllerEpoch, func(l *controller.Liveness) { r.over = l.Overdue(time.Now()) })
+			records = s.FenceBrokers(r.over)
 			r.partitions = moved(records)
+			for _, record := range records {
+				if b, ok := record.(*metadata.BrokerChanged); ok {
+					r.fenced = append(r.fenced, b.ID)
+				}
+			}
 			return r, records
 		})
 	if err != nil {
 		c.log.Warn("brokers are not fenced", "error", err)
 		return
 	}
-	for _, id := range done.brokers {
+	for _, id := range done.over {
 		if b, ok := c.Image().Broker(id); ok && !b.Fenced {
 			continue // More of its partitions are to be moved first.
 		}
 		c.duty.with(controllerEpoch, func(l *controller.Liveness) { l.Forget(id, time.Now()) })
 	}
-	if done.partitions > 0 || len(done.brokers) > 0 {
-		c.log.Warn("brokers failed and are fenced", "brokers", done.brokers, "partitions", done.partitions)
+	if len(done.fenced) > 0 || done.partitions > 0 {
+		c.log.Warn("brokers failed and are fenced", "brokers", done.fenced, "partitions", done.partitions)
 	}
 }
 

@@ -54,7 +54,7 @@ type duty struct {
 	// previous led before.
 	previous kafka.BrokerID
 	// refused has when connections to a broker were refused, the last two times.
-	refused map[kafka.BrokerID][2]time.Time
+	refused map[kafka.BrokerID][controller.Refusals]time.Time
 	// news wakes whoever looks after sessions.
 	news bell
 }
@@ -140,18 +140,32 @@ func (c *ControlPlane) heard(id kafka.BrokerID, epoch kafka.BrokerEpoch) bool {
 // refused, that a new one was refused. It is worth telling on every node, also on
 // those that do not lead: the next to lead knows then that the last is gone.
 func (c *ControlPlane) ReportDown(id kafka.BrokerID, refused bool) {
-	now, controllerEpoch := time.Now(), c.leadership.Load().controllerEpoch
 	if refused {
+		c.report(id, 1)
+	} else {
+		c.report(id, 0)
+	}
+}
+
+// ReportDead says that another broker's process is known to be gone, however its
+// caller knows. Otherwise it is as ReportDown.
+func (c *ControlPlane) ReportDead(id kafka.BrokerID) { c.report(id, controller.Refusals) }
+
+func (c *ControlPlane) report(id kafka.BrokerID, refusals int) {
+	now := time.Now()
+	if refusals > 0 {
 		c.duty.mu.Lock()
 		last := c.duty.refused[id]
-		c.duty.refused[id] = [2]time.Time{last[1], now}
+		for range refusals {
+			last = [controller.Refusals]time.Time{last[1], now}
+		}
+		c.duty.refused[id] = last
 		c.duty.mu.Unlock()
 	}
-	told := c.duty.with(controllerEpoch, func(l *controller.Liveness) {
-		if refused {
+	told := c.duty.with(c.leadership.Load().controllerEpoch, func(l *controller.Liveness) {
+		l.Down(id, now)
+		for range refusals {
 			l.Refused(id, now)
-		} else {
-			l.Down(id, now)
 		}
 	})
 	if told {

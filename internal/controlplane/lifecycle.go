@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -112,11 +111,10 @@ func (l *Lifecycle) register(ctx context.Context) error {
 	waiting := false
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
 		req := c.registration(c.Image(), l.clusterID, l.incarnation, l.registration)
-		resp, err := l.ask(ctx, func(ctx context.Context) (kmsg.Response, error) {
-			return ask(ctx, c, c.brokerRegistration(), req)
-		})
+		asking, cancel := context.WithTimeout(ctx, c.BrokerConfig().SessionTimeout)
+		resp, err := ask(asking, c, c.brokerRegistration(), req)
+		cancel()
 		if err == nil {
-			resp := resp.(*kmsg.BrokerRegistrationResponse)
 			switch kafka.Code(resp.ErrorCode) {
 			case kafka.ErrNone:
 				l.epoch.Store(resp.BrokerEpoch)
@@ -138,28 +136,6 @@ func (l *Lifecycle) register(ctx context.Context) error {
 		_, changed := c.leader()
 		_ = c.pause(ctx, changed, pause)
 	}
-}
-
-// ask bounds a request to the active controller: by time, and by that controller
-// being it.
-func (l *Lifecycle) ask(
-	ctx context.Context, f func(context.Context) (kmsg.Response, error),
-) (kmsg.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.plane.BrokerConfig().SessionTimeout)
-	defer cancel()
-	_, changed := l.plane.leader()
-	done := make(chan struct{})
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	defer close(done)
-	watching.Go(func() {
-		select {
-		case <-changed:
-			cancel()
-		case <-done:
-		}
-	})
-	return f(ctx)
 }
 
 // Run sends heartbeats until ctx ends, or Leave takes them over. Its error says
@@ -254,13 +230,10 @@ func (l *Lifecycle) heartbeat(ctx context.Context, shutdown bool) (*kmsg.BrokerH
 	req.BrokerID, req.BrokerEpoch = int32(c.controller.Self), l.epoch.Load()
 	req.CurrentMetadataOffset = c.applied.Load()
 	req.WantShutdown = shutdown
-	resp, err := l.ask(ctx, func(ctx context.Context) (kmsg.Response, error) {
-		return ask(ctx, c, c.heartbeat(), req)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return resp.(*kmsg.BrokerHeartbeatResponse), nil
+	// One that gets no answer for so long is not worth waiting for.
+	ctx, cancel := context.WithTimeout(ctx, c.BrokerConfig().SessionTimeout)
+	defer cancel()
+	return ask(ctx, c, c.heartbeat(), req)
 }
 
 // leavePause is the pause between heartbeats of a broker that leaves: what it led

@@ -123,6 +123,52 @@ func TestTheControllerIsKilled(t *testing.T) {
 	})
 }
 
+// A process that is known to be gone is fenced at once, by the next controller too.
+func TestABrokerIsReportedDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[3].hang()
+		c.nodes[1].plane.ReportDead(3)
+		if took := c.serving(1, 2); took > 50*time.Millisecond {
+			t.Errorf("fenced after %v", took)
+		}
+		c.nodes[3].wake()
+		c.serving(1, 2, 3)
+		c.nodes[3].hang()
+		c.nodes[2].plane.ReportDead(3)
+		c.elect(2)
+		if took := c.serving(1, 2); took > 50*time.Millisecond {
+			t.Errorf("fenced by the next after %v", took)
+		}
+	})
+}
+
+// What a leader asks of a controller that dies goes on to the next one.
+func TestAnISRChangeRidesThroughAnElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[1].replicated("a", 3)
+		c.kill(3)
+		c.serving(1, 2)
+		c.start(3).join(false)
+		c.serving(1, 2, 3)
+		c.nodes[1].hang()
+		go func() {
+			pass(200 * time.Millisecond)
+			c.elect(2)
+		}()
+		start := time.Now()
+		for i, p := range c.nodes[2].plane.Image().Topic("a").Partitions {
+			if p.Leader == 2 {
+				c.letIn("a", int32(i), 3)
+			}
+		}
+		if took := time.Since(start); took < 100*time.Millisecond || took > 500*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
 // The active controller hangs: the next one gives it less time than the others.
 func TestTheControllerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

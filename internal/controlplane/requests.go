@@ -195,7 +195,9 @@ func (c *ControlPlane) DescribeConfigs(
 	return controller.DescribeConfigs(c.controller, c.image.Load(), req), nil
 }
 
-// AlterPartition changes ISRs, for leaders.
+// AlterPartition changes ISRs, for leaders. A change that was made already by the
+// time it is asked for again, because its answer was lost, is answered with
+// INVALID_UPDATE_VERSION: the metadata shows it.
 func (c *ControlPlane) AlterPartition(
 	ctx context.Context, req *kmsg.AlterPartitionRequest,
 ) (*kmsg.AlterPartitionResponse, error) {
@@ -204,7 +206,7 @@ func (c *ControlPlane) AlterPartition(
 
 func (c *ControlPlane) isrChange() decision[*kmsg.AlterPartitionRequest, *kmsg.AlterPartitionResponse] {
 	return decision[*kmsg.AlterPartitionRequest, *kmsg.AlterPartitionResponse]{
-		what: "alter partition", decide: (*controller.State).AlterPartition,
+		what: "alter partition", decide: (*controller.State).AlterPartition, repeatable: true,
 	}
 }
 
