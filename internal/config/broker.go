@@ -75,6 +75,7 @@ type Broker struct {
 	ReplicaFetchMaxBytes         int32         // replica.fetch.max.bytes.
 	ReplicaFetchResponseMaxBytes int32         // replica.fetch.response.max.bytes.
 	ReplicaFetchBackoff          time.Duration // replica.fetch.backoff.ms.
+	ReplicaSocketTimeout         time.Duration // replica.socket.timeout.ms.
 
 	// Replication and metadata.
 	ReplicaLagTimeMax          time.Duration // replica.lag.time.max.ms.

@@ -69,6 +69,11 @@ func fetcherOptions() []Option {
 				"batch may exceed it.",
 		},
 		{
+			Name: "replica.socket.timeout.ms", Type: Int, Default: "30000", Check: atLeast(1),
+			broker: func(b *Broker) any { return &b.ReplicaSocketTimeout },
+			Doc:    "After how long without an answer a follower gives up a fetch and connects anew.",
+		},
+		{
 			Name: "replica.fetch.backoff.ms", Type: Int, Default: "100", Check: atLeast(0),
 			broker: func(b *Broker) any { return &b.ReplicaFetchBackoff },
 			Doc: "How long a follower rests after a fetch of a partition has failed. Kafka's " +

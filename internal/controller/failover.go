@@ -118,7 +118,9 @@ func (s *State) revise(
 			}
 			limit--
 			if record == nil {
-				record = &metadata.PartitionsChanged{ID: t.ID}
+				record = &metadata.PartitionsChanged{
+					ID: t.ID, Changes: make([]metadata.PartitionChange, 0, len(t.Partitions)-i),
+				}
 				records = append(records, record)
 			}
 			record.Changes = append(record.Changes, metadata.PartitionChange{
