@@ -134,6 +134,14 @@ func TestBrokerErrors(t *testing.T) {
 			[]string{"group.min.session.timeout.ms (9) is above group.max.session.timeout.ms (8)"},
 		},
 		{
+			map[string]string{"broker.session.timeout.ms": "499"},
+			[]string{"broker.session.timeout.ms (499) is below twice broker.heartbeat.interval.ms (250)"},
+		},
+		{
+			map[string]string{"replica.fetch.wait.max.ms": "500", "replica.lag.time.max.ms": "500"},
+			[]string{"replica.fetch.wait.max.ms (500) is not below replica.lag.time.max.ms (500)"},
+		},
+		{
 			map[string]string{"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"},
 			[]string{`invalid value "9" for min.compaction.lag.ms: it may not exceed max.compaction.lag.ms, which is 8`},
 		},

@@ -40,7 +40,7 @@ type node struct {
 	down    bool          // The process is gone.
 	hung    chan struct{} // Closed when it runs again; nil while it does.
 	lose    bool          // The next decision is made, and leadership lost.
-	served  []string
+	asked   int           // Decisions.
 }
 
 var (
@@ -137,6 +137,7 @@ func (n *node) Do(ctx context.Context, decide func() ([]byte, error)) error {
 		return errNotLeader
 	}
 	entry, err := decide()
+	n.asked++
 	if n.lose {
 		n.lose = false
 		return errLost
@@ -182,9 +183,6 @@ func (n *node) ask(ctx context.Context, to kafka.BrokerID, req kmsg.Request) (km
 	if err != nil {
 		return nil, errClosed
 	}
-	peer.mu.Lock()
-	peer.served = append(peer.served, kmsg.NameForKey(req.Key()))
-	peer.mu.Unlock()
 	answer := req.ResponseKind()
 	if err := answer.ReadFrom(resp.AppendTo(nil)); err != nil {
 		n.Error(err)

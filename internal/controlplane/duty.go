@@ -42,7 +42,17 @@ func (c *ControlPlane) govern(ctx context.Context, controllerEpoch uint64, chang
 	defer ticker.Stop()
 	preferred := time.Now()
 	for {
-		news := c.duty.news.wait()
+		news, published := c.duty.news.wait(), c.published.wait()
+		if c.isOnlyBroker() { // Then there is nobody to look after.
+			select {
+			case <-published:
+				continue
+			case <-changed:
+				return
+			case <-ctx.Done():
+				return
+			}
+		}
 		now := time.Now()
 		if ids := c.duty.expired(controllerEpoch, now); len(ids) > 0 {
 			c.fence(ctx, controllerEpoch)
@@ -60,6 +70,12 @@ func (c *ControlPlane) govern(ctx context.Context, controllerEpoch uint64, chang
 			return
 		}
 	}
+}
+
+// isOnlyBroker says that no other broker is registered.
+func (c *ControlPlane) isOnlyBroker() bool {
+	brokers := c.Image().Brokers()
+	return len(brokers) == 1 && brokers[0].ID == c.controller.Self
 }
 
 // begin makes a first decision of no consequence, which waits until everything

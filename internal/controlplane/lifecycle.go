@@ -149,6 +149,7 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 	pause := firstPause
 	for ctx.Err() == nil {
 		_, changed := c.leader()
+		published := c.published.wait()
 		err := l.beat(ctx)
 		var replaced *replacedError
 		wait := c.BrokerConfig().HeartbeatInterval
@@ -157,6 +158,13 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 			return err
 		case err != nil:
 			wait, pause = min(wait, pause), min(2*pause, maxPause)
+		case c.leads() && c.isOnlyBroker(): // Nobody wants to know.
+			select {
+			case <-published:
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
 		default:
 			pause = firstPause
 		}

@@ -337,6 +337,28 @@ func TestJoinAnotherCluster(t *testing.T) {
 	})
 }
 
+// A node that others may join does nothing until one does.
+func TestTheOnlyBrokerIsIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{T: t, nodes: map[kafka.BrokerID]*node{}, leader: kafka.NoBroker}
+		t.Cleanup(c.close)
+		c.start(1).join(true)
+		c.elect(1)
+		c.serving(1)
+		before := c.nodes[1].asked
+		pass(time.Minute)
+		if n := c.nodes[1].asked - before; n > 0 || c.nodes[1].life.Fenced() {
+			t.Errorf("%d decisions in a minute, fenced is %v", n, c.nodes[1].life.Fenced())
+		}
+		c.start(2).join(true)
+		c.serving(1, 2)
+		pass(time.Minute)
+		c.serving(1, 2)
+		c.kill(2)
+		c.serving(1)
+	})
+}
+
 // A node that is alone goes through its lifecycle without a heartbeat.
 func TestLifecycleOfALoneNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
