@@ -12,22 +12,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/kafka"
-	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/topics"
 	"github.com/strandline/strandline/internal/wire"
 )
 
 // Control is the way to the controller. An error means that no decision was
 // made, or that it is not known.
 type Control interface {
-	Image() *metadata.Image
-	CreateTopics(context.Context, *kmsg.CreateTopicsRequest) (*kmsg.CreateTopicsResponse, error)
-	DeleteTopics(context.Context, *kmsg.DeleteTopicsRequest) (*kmsg.DeleteTopicsResponse, error)
-	CreatePartitions(context.Context, *kmsg.CreatePartitionsRequest) (*kmsg.CreatePartitionsResponse, error)
-	DescribeConfigs(context.Context, *kmsg.DescribeConfigsRequest) (*kmsg.DescribeConfigsResponse, error)
+	topics.Admin
 	AlterConfigs(context.Context, *kmsg.AlterConfigsRequest) (*kmsg.AlterConfigsResponse, error)
-	IncrementalAlterConfigs(
-		context.Context, *kmsg.IncrementalAlterConfigsRequest,
-	) (*kmsg.IncrementalAlterConfigsResponse, error)
 	NextProducerID(context.Context) (kafka.ProducerID, error)
 }
 

@@ -84,6 +84,7 @@ type Broker struct {
 	now      func() time.Time
 	listener net.Listener
 	http     *sideDoor
+	httpAPI  *httpapi.Handler
 	debug    *sideDoor
 	metrics  http.Handler
 	counts   counts

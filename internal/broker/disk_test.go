@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"syscall"
@@ -60,10 +61,18 @@ type running struct {
 
 func run(t *testing.T, disk vfs.FS) *running {
 	t.Helper()
+	return runWith(t, disk, nil)
+}
+
+// runWith is run with settings.
+func runWith(t *testing.T, disk vfs.FS, settings map[string]string) *running {
+	t.Helper()
+	all := map[string]string{"log.segment.bytes": "1048576"}
+	maps.Copy(all, settings)
 	r := &running{t: t, ended: make(chan error, 1)}
 	b, err := broker.New(t.Context(), broker.Config{
 		FS: disk, Listen: "127.0.0.1:0", HTTPListen: "127.0.0.1:0", NodeID: 1,
-		Settings: map[string]string{"log.segment.bytes": "1048576"},
+		Settings: all,
 		Logger:   slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
 	if err != nil {

@@ -19,7 +19,10 @@ func (b *Broker) openRequests() {
 		Control: b.control, Broker: b.control.BrokerConfig, Partitions: b.partitions,
 		EnsureOffsets: b.ensureOffsetsTopic, Logger: b.log,
 	}
-	b.keys = &keyring.Rings{}
+	b.keys = keyring.New(keyring.Options{
+		MaxKeys: func() int { return int(b.settings().IdempotencyMaxKeysPerBroker) },
+		Exists:  func(id kafka.TopicID) bool { return b.control.Image().TopicByID(id) != nil },
+	})
 	b.coordinator = &groups.Coordinator{Shards: b.groups, EnsureTopic: b.ensureOffsetsTopic, Image: b.control.Image}
 	b.api = &api.Services{
 		NodeID: self, LogDir: b.config.DataDir, Partitions: b.partitions, Control: b.control,
@@ -29,8 +32,8 @@ func (b *Broker) openRequests() {
 		Groups: b.coordinator, EnsureOffsets: b.ensureOffsetsTopic, Topics: b.topics, Now: b.now, Logger: b.log,
 		MaxSessions: int(b.settings().HTTPMaxSessions),
 	})
-	b.http.handle(httpapi.New(b, httpapi.Services{
+	b.httpAPI = httpapi.New(b, httpapi.Services{
 		NodeID: self, Topics: b.topics, Keys: b.keys, Groups: b.coordinator, Sessions: b.sessions, Control: b.control,
 		Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log,
-	}))
+	})
 }

@@ -7,19 +7,29 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/express"
+	"github.com/strandline/strandline/internal/httpapi"
+	"github.com/strandline/strandline/internal/netx"
 )
 
 // sideDoor is an HTTP listener beside the Kafka one; nil where none is
 // configured.
 type sideDoor struct {
-	listener net.Listener
+	listener *netx.Limited
+	routes   []express.Route // What goes by the express lane.
 	server   *http.Server
-	most     int64        // Connections that there may be.
-	open     atomic.Int64 // Connections that there are.
+	log      *slog.Logger
+	lastLog  atomic.Int64 // When a refused connection was last logged, in nanoseconds.
+	// conns are the goroutines that serve connections, and the requests on them: run
+	// waits for all of them.
+	conns sync.WaitGroup
 }
 
 // openSideDoor listens on address; the empty address is no door. The handler may
@@ -32,59 +42,101 @@ func openSideDoor(address string, h http.Handler, s *config.Broker, logger *slog
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP: %w", err)
 	}
-	d := &sideDoor{listener: l, most: int64(s.MaxConnections)}
+	d := &sideDoor{log: logger}
+	d.listener = netx.NewLimited(l, netx.Limits{
+		InAll: int(s.MaxConnections), ByAddress: int(s.MaxConnectionsPerIP), Refused: d.refused,
+	})
 	d.server = &http.Server{
-		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: s.HTTPBodyTimeout,
-		WriteTimeout: 5 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: headTimeout, ReadTimeout: s.HTTPBodyTimeout,
+		WriteTimeout: 5 * time.Minute, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), ConnState: d.count,
 	}
+	d.handle(h)
 	return d, nil
 }
 
-// count closes connections that are one too many.
-func (d *sideDoor) count(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if d.open.Add(1) > d.most {
-			_ = c.Close()
-		}
-	case http.StateClosed, http.StateHijacked:
-		d.open.Add(-1)
+// refusedLogInterval is the least time between two lines about refused connections.
+const refusedLogInterval = 5 * time.Second
+
+// refused says that a connection was closed unread; a metric counts those that are
+// not said.
+func (d *sideDoor) refused(from net.Addr, limit netx.Limit, open int) {
+	now := time.Now().UnixNano()
+	last := d.lastLog.Load()
+	if now-last >= int64(refusedLogInterval) && d.lastLog.CompareAndSwap(last, now) {
+		d.log.Warn("HTTP connection refused: as many are open as the limit allows",
+			"remote", from.String(), "limit", string(limit), "open", open)
 	}
 }
 
-// handle sets the handler.
-func (d *sideDoor) handle(h http.Handler) {
-	if d != nil {
-		d.server.Handler = h
+// count keeps account of who serves connections. The server begins one before
+// Serve can return, so that run waits for all there are.
+func (d *sideDoor) count(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		d.conns.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		d.conns.Done()
+	}
+}
+
+// handle sets the handler, and those of what goes by the express lane.
+func (d *sideDoor) handle(h http.Handler, routes ...express.Route) {
+	d.server.Handler = httpapi.EndOnPanic(h)
+	for _, r := range routes {
+		r.Handler = httpapi.EndOnPanic(r.Handler)
+		d.routes = append(d.routes, r)
 	}
 }
 
 // stopGrace is how long requests may take to be answered after the end.
 const stopGrace = 2 * time.Second
 
-// run serves until ctx ends. The contexts of requests end then too, so that what
-// waits for records stops waiting; what is being written is answered first.
+// The time-outs of connections, beside http.body.timeout.ms.
+const (
+	headTimeout  = 5 * time.Second
+	idleTimeout  = 2 * time.Minute
+	writeTimeout = 30 * time.Second // Of short answers; net/http's is set where it begins to write.
+)
+
+// run serves until ctx ends, and until nobody answers requests any more. The
+// contexts of requests end with it, so that what waits for records stops waiting;
+// what is being written is answered first, for a while.
 func (d *sideDoor) run(ctx context.Context) error {
 	if d == nil {
 		return nil
 	}
+	lane := express.New(express.Options{
+		Listener: d.listener, Routes: d.routes,
+		IdleTimeout: idleTimeout, RequestTimeout: headTimeout, WriteTimeout: writeTimeout,
+	})
+	serving, ctx := errgroup.WithContext(ctx)
 	d.server.BaseContext = func(net.Listener) context.Context { return ctx }
-	stopped := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(stopped)
+	serving.Go(func() error {
+		if err := lane.Run(ctx, stopGrace); err != nil {
+			return fmt.Errorf("serve HTTP: %w", err)
+		}
+		return nil
+	})
+	serving.Go(func() error {
+		// It ends with the lane, which passes connections to it.
+		if err := d.server.Serve(lane.Rest()); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("serve HTTP: %w", err)
+		}
+		return nil
+	})
+	serving.Go(func() error {
+		<-ctx.Done()
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopGrace)
 		defer cancel()
 		if d.server.Shutdown(grace) != nil {
 			_ = d.server.Close()
 		}
+		return nil
 	})
-	if err := d.server.Serve(d.listener); !errors.Is(err, http.ErrServerClosed) {
-		stop()
-		return fmt.Errorf("serve HTTP: %w", err)
-	}
-	<-stopped
-	return nil
+	err := serving.Wait()
+	d.conns.Wait()
+	return err
 }
 
 // addr returns where it listens, or "".

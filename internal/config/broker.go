@@ -37,6 +37,7 @@ type Broker struct {
 	HTTPMaxRequests                      int32         // http.max.requests.
 	HTTPMaxSessions                      int32         // http.max.sessions.
 	HTTPBodyTimeout                      time.Duration // http.body.timeout.ms.
+	IdempotencyMaxKeysPerBroker          int32         // idempotency.max.keys.per.broker.
 
 	// Groups and their offsets.
 	GroupInitialRebalanceDelay   time.Duration // group.initial.rebalance.delay.ms.
@@ -63,6 +64,7 @@ type Broker struct {
 
 	// Observation.
 	MetricsPartitionSeriesMax int32 // metrics.partition.series.max.
+	MetricsGroupSeriesMax     int32 // metrics.group.series.max.
 
 	// Several brokers.
 	HeartbeatInterval            time.Duration // broker.heartbeat.interval.ms.

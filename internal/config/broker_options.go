@@ -176,6 +176,14 @@ func httpOptions() []Option {
 			Doc: "How long the body of an HTTP request may take to arrive, and a second more for " +
 				"each 64 KiB of it; a slower one gets 408.",
 		},
+		{
+			Name: "idempotency.max.keys.per.broker", Type: Int, Default: "1000000", Check: atLeast(1),
+			Update: ClusterWide,
+			broker: func(b *Broker) any { return &b.IdempotencyMaxKeysPerBroker },
+			Doc: "How many idempotency keys a broker keeps in memory in all, about 180 bytes each. " +
+				"Beyond it the partition that has the most forgets its oldest, which may be before " +
+				"idempotency.window.ms is over; a metric counts those.",
+		},
 	}
 }
 
@@ -307,6 +315,14 @@ func storageOptions() []Option {
 			broker: func(b *Broker) any { return &b.MetricsPartitionSeriesMax },
 			Doc: "Up to how many partitions on a broker, and offsets of groups, /metrics shows one " +
 				"by one; beyond, only sums by topic. Kafka has no such option.",
+		},
+		{
+			Name: "metrics.group.series.max", Type: Int, Default: "10000", Check: atLeast(0),
+			Update: ClusterWide,
+			broker: func(b *Broker) any { return &b.MetricsGroupSeriesMax },
+			Doc: "Up to how many groups, and topics of groups, /metrics shows one by one: those that " +
+				"have members first, then by name. How many groups are left out is a metric of its " +
+				"own. Kafka has no such option.",
 		},
 		{
 			Name: "replica.lag.time.max.ms", Type: Long, Default: "30000", Check: atLeast(1),

@@ -50,10 +50,10 @@ func TestOptionsAreKafkas(t *testing.T) {
 	ours := map[string]bool{
 		"max.partitions.per.broker": true, "queued.max.response.bytes": true,
 		"http.max.requests": true, "http.max.sessions": true, "http.body.timeout.ms": true,
-		"idempotency.window.ms": true, "idempotency.max.keys": true,
+		"idempotency.window.ms": true, "idempotency.max.keys": true, "idempotency.max.keys.per.broker": true,
 	}
 	kafka := readKafkaOptions(t)
-	ours["metrics.partition.series.max"] = true
+	ours["metrics.partition.series.max"], ours["metrics.group.series.max"] = true, true
 	for scope, theirs := range kafka {
 		for o := range config.Options(scope) {
 			k, ok := theirs[o.Name]

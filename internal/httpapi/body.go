@@ -186,10 +186,12 @@ func decodeJSON(src []byte, v any) error {
 	if len(src) == 0 {
 		return badRequest("the request has no body: send a JSON object")
 	}
-	if err := strictjson.Decode(src, v); err != nil {
-		return badRequest("%v", err)
-	}
-	return nil
+	return guarded(func() error {
+		if err := strictjson.Decode(src, v); err != nil {
+			return badRequest("%v", err)
+		}
+		return nil
+	})
 }
 
 // query returns the request's query parameters, of which there may be those of

@@ -12,6 +12,9 @@ func Serve(services Services, fn func(http.ResponseWriter, *http.Request) error)
 	return newServer(nil, services).serve(func(_ *server, w http.ResponseWriter, r *http.Request) error { return fn(w, r) })
 }
 
+// Guarded runs what reads a stranger's bytes.
+func Guarded(read func() error) error { return guarded(read) }
+
 // Route is a row of the table, for tests.
 type Route struct {
 	Method, Path string

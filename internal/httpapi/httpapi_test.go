@@ -2,10 +2,14 @@ package httpapi_test
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -118,39 +122,43 @@ func TestCommandsAreBounded(t *testing.T) {
 	}
 }
 
-// A handler that panics ends its request, and no other: with an answer if it had
-// not begun one, else with the connection.
-func TestPanics(t *testing.T) {
-	var log bytes.Buffer
-	services := noServices()
-	services.Logger = slog.New(slog.NewTextHandler(&log, nil))
-	begin := false
-	srv := httptest.NewUnstartedServer(httpapi.Serve(services, func(w http.ResponseWriter, _ *http.Request) error {
-		if begin {
-			_, _ = w.Write([]byte("half an ans"))
-			_ = http.NewResponseController(w).Flush()
+// A panic in a handler ends the process, with its stack as the last words: nobody
+// knows what a broken invariant has left behind.
+func TestPanicsEndTheProcess(t *testing.T) {
+	const inside = "STRANDLINE_TEST_PANIC"
+	if os.Getenv(inside) != "" {
+		srv := httptest.NewServer(httpapi.EndOnPanic(http.HandlerFunc(breakInvariant)))
+		_, err := http.Get(srv.URL)
+		fmt.Println("the process went on:", err)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestPanicsEndTheProcess$")
+	cmd.Env = append(os.Environ(), inside+"=1")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 {
+		t.Errorf("it ended with %v", err)
+	}
+	for _, words := range []string{"GET /: a lock is held twice", "breakInvariant"} {
+		if !strings.Contains(string(out), words) {
+			t.Errorf("no %q in\n%s", words, out)
 		}
-		panic("oh no")
-	}))
-	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
-	srv.Start()
+	}
+	if strings.Contains(string(out), "went on") {
+		t.Errorf("%s", out)
+	}
+}
+
+func breakInvariant(http.ResponseWriter, *http.Request) { panic("a lock is held twice") }
+
+// A handler may end its connection: half an answer must not look whole.
+func TestAbort(t *testing.T) {
+	srv := httptest.NewServer(httpapi.EndOnPanic(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte("half an ans"))
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	})))
 	defer srv.Close()
-	for range 3 {
-		resp, err := http.Get(srv.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusInternalServerError || err != nil || !bytes.HasPrefix(body,
-			[]byte(`{"error":{"code":"UNKNOWN_SERVER_ERROR"`)) {
-			t.Errorf("%d %s %v", resp.StatusCode, body, err)
-		}
-	}
-	if n := strings.Count(log.String(), "request panicked"); n != 1 || !strings.Contains(log.String(), "oh no") {
-		t.Errorf("%d lines:\n%s", n, log.String())
-	}
-	begin = true
 	resp, err := http.Get(srv.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -158,5 +166,26 @@ func TestPanics(t *testing.T) {
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); err == nil {
 		t.Errorf("half an answer looks whole: %s", body)
+	}
+}
+
+// A stranger's bytes that make a reader panic are an error of their request, and
+// the log has it.
+func TestReadersAreGuarded(t *testing.T) {
+	var log bytes.Buffer
+	services := noServices()
+	services.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	h := httpapi.Serve(services, func(http.ResponseWriter, *http.Request) error {
+		return httpapi.Guarded(func() error { panic("index out of range") })
+	})
+	for range 3 {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		if w.Code != http.StatusInternalServerError || !strings.HasPrefix(w.Body.String(), `{"error":{"code":"UNKNOWN_SERVER_ERROR"`) {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
+	}
+	if n := strings.Count(log.String(), "request failed"); n != 1 || !strings.Contains(log.String(), "index out of range") {
+		t.Errorf("%d lines:\n%s", n, log.String())
 	}
 }

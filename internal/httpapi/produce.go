@@ -14,6 +14,7 @@ package httpapi
 // A record with an idempotency_key is appended once: see append.go.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -75,15 +76,7 @@ func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
 		c = newProduceCall(s)
 	}
 	defer c.recycle()
-	switch t := contentType(r); t {
-	case typeJSON:
-		err = c.readJSON(r, b.bytes)
-	case typeRaw:
-		err = c.readRaw(r, b.bytes)
-	default:
-		err = wrongType(t, typeJSON+" (or "+typeRaw+" for a value as it is)")
-	}
-	if err != nil {
+	if err := guarded(func() error { return c.read(r, b.bytes) }); err != nil {
 		return err
 	}
 	if err := c.charge(); err != nil {
@@ -109,10 +102,20 @@ func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
 	}
 	b.release() // What was appended was copied; waiting takes no memory of it.
 	b = nil
-	// What is written is waited for, though the broker stops: it comes soon, and
-	// the answer matters.
-	c.await(context.WithoutCancel(r.Context()))
+	c.await(r.Context())
 	return c.answer(w)
+}
+
+// read reads the request.
+func (c *produceCall) read(r *http.Request, body []byte) error {
+	switch t := contentType(r); t {
+	case typeJSON:
+		return c.readJSON(r, body)
+	case typeRaw:
+		return c.readRaw(r, body)
+	default:
+		return wrongType(t, typeJSON+" (or "+typeRaw+" for a value as it is)")
+	}
 }
 
 // topic returns the topic of a path, or why there is none.
@@ -216,6 +219,10 @@ func (c *produceCall) choosePartitions() {
 	}
 }
 
+// lastWait is how much longer a record is waited for once the broker stops, or its
+// client is gone: it comes soon, and the answer matters.
+const lastWait = 1500 * time.Millisecond
+
 // await waits until what was appended is as safe as the call wants it.
 func (c *produceCall) await(ctx context.Context) {
 	if c.acks != partition.AcksAll {
@@ -223,7 +230,7 @@ func (c *produceCall) await(ctx context.Context) {
 	}
 	c.timer.Reset(c.timeout)
 	defer c.timer.Stop()
-	expired := false
+	expired, until := false, ""
 	for i := range c.records {
 		r := &c.records[i]
 		if r.err != nil || r.sameAs >= 0 || r.part == nil {
@@ -235,13 +242,21 @@ func (c *produceCall) await(ctx context.Context) {
 			r.err = context.DeadlineExceeded
 		} else {
 			r.err = r.part.Await(ctx, c.timer.C, r.leaderEpoch, r.offset+1)
+			if errors.Is(r.err, context.Canceled) {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), lastWait)
+				defer cancel()
+				until = "before the broker stopped"
+				r.err = r.part.Await(ctx, c.timer.C, r.leaderEpoch, r.offset+1)
+			}
 		}
 		if errors.Is(r.err, context.DeadlineExceeded) {
 			expired = true
+			until = cmp.Or(until, "in "+c.timeout.String())
 			r.err = &kafka.Error{
 				Code: kafka.ErrRequestTimedOut,
-				Message: "the record was written but not acknowledged by every in-sync replica in " +
-					c.timeout.String() + ": try again, with an idempotency_key to have it once",
+				Message: "the record was written but not acknowledged by every in-sync replica " + until +
+					": try again, with an idempotency_key to have it once",
 			}
 		}
 	}

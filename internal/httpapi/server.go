@@ -3,7 +3,6 @@ package httpapi
 import (
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -40,33 +39,10 @@ func newServer(b Broker, services Services) *server {
 	}
 }
 
-// tracked notes whether an answer has begun.
-type tracked struct {
-	http.ResponseWriter
-	begun bool
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (t *tracked) WriteHeader(status int) {
-	t.begun = true
-	t.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (t *tracked) Write(p []byte) (int, error) {
-	t.begun = true
-	return t.ResponseWriter.Write(p)
-}
-
-// Unwrap is for http.ResponseController.
-func (t *tracked) Unwrap() http.ResponseWriter { return t.ResponseWriter }
-
 // serve makes a handler of a row: it bounds how many requests are answered at a
-// time, and turns errors and panics into answers.
+// time, and turns errors into answers.
 func (s *server) serve(h handler) http.HandlerFunc {
-	return func(rw http.ResponseWriter, r *http.Request) {
-		w := &tracked{ResponseWriter: rw}
-		defer s.recovered(w, r)
+	return func(w http.ResponseWriter, r *http.Request) {
 		defer s.running.Add(-1)
 		if limit := int64(s.Broker().HTTPMaxRequests); s.running.Add(1) > limit {
 			s.fail(w, r, refuse(http.StatusTooManyRequests, kafka.ErrThrottlingQuotaExceeded,
@@ -80,7 +56,7 @@ func (s *server) serve(h handler) http.HandlerFunc {
 		if r.ContentLength == 0 {
 			// There is no body to wait for: the time for it must not end a request
 			// that waits for records.
-			_ = http.NewResponseController(rw).SetReadDeadline(time.Time{})
+			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		}
 		if err := h(s, w, r); err != nil {
 			s.fail(w, r, err)
@@ -96,25 +72,6 @@ func (s *server) sameOrigin(r *http.Request) error {
 			"the request comes from a web page of another origin: %v", err)
 	}
 	return nil
-}
-
-// recovered ends a request whose handler panicked, and no other: a stranger's
-// request must not end the process. What it was stands in the log.
-func (s *server) recovered(w *tracked, r *http.Request) {
-	v := recover()
-	if v == nil {
-		return
-	}
-	if v != http.ErrAbortHandler {
-		s.log.write(s.Now(), "request panicked", r, fmt.Errorf("panic: %v", v), "stack", string(debug.Stack()))
-	}
-	if v == http.ErrAbortHandler || w.begun {
-		panic(http.ErrAbortHandler) // Ends the connection: half an answer must not look whole.
-	}
-	w.Header().Set("Connection", "close")
-	answer(w, http.StatusInternalServerError, problemBody{Problem{
-		kafka.ErrUnknownServerError.String(), "the request made the broker fail: its log says how", false,
-	}})
 }
 
 // nothingHere answers what no row is for: the path is unknown, or the method is

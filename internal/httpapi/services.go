@@ -1,18 +1,14 @@
 package httpapi
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/coordinator/groups"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/keyring"
-	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/session"
 	"github.com/strandline/strandline/internal/topics"
 )
@@ -25,26 +21,13 @@ type Services struct {
 	Groups *groups.Coordinator
 	// Sessions are the members of groups that read over HTTP.
 	Sessions *session.Sessions
-	Control  Control
+	Control  topics.Admin
 	Broker   func() *config.Broker // The broker's settings as they are now.
 	Now      func() time.Time
 	Logger   *slog.Logger
 	// Forward passes requests on to the broker that can answer them; nil where
 	// there is no other.
 	Forward Forward
-}
-
-// Control is the way to the controller. An error means that no decision was
-// made, or that it is not known.
-type Control interface {
-	Image() *metadata.Image
-	CreateTopics(context.Context, *kmsg.CreateTopicsRequest) (*kmsg.CreateTopicsResponse, error)
-	DeleteTopics(context.Context, *kmsg.DeleteTopicsRequest) (*kmsg.DeleteTopicsResponse, error)
-	CreatePartitions(context.Context, *kmsg.CreatePartitionsRequest) (*kmsg.CreatePartitionsResponse, error)
-	DescribeConfigs(context.Context, *kmsg.DescribeConfigsRequest) (*kmsg.DescribeConfigsResponse, error)
-	IncrementalAlterConfigs(
-		context.Context, *kmsg.IncrementalAlterConfigsRequest,
-	) (*kmsg.IncrementalAlterConfigsResponse, error)
 }
 
 // Forward passes a request on to another broker of the cluster. It is the one

@@ -260,7 +260,9 @@ func (s *server) patchTopic(w http.ResponseWriter, r *http.Request) error {
 			if err != nil {
 				return err
 			}
-			warnings = []string{warning}
+			if warnings = nil; warning != "" {
+				warnings = []string{warning}
+			}
 		}
 	}
 	return s.answerTopic(w, r, http.StatusOK, name, warnings)

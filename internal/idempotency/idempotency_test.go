@@ -3,6 +3,8 @@ package idempotency_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/strandline/strandline/internal/idempotency"
@@ -111,6 +113,70 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// Keys that are dropped for want of room are counted, and which partition has the
+// most is known.
+func TestEviction(t *testing.T) {
+	table, b := idempotency.NewTable(), idempotency.Bounds{WindowMs: 100, MaxKeys: 3}
+	observe := func(partition int32, key string, ms int64) int {
+		return table.Observe(digest(key), digest("content"), idempotency.Place{Partition: partition, TimestampMs: ms}, b)
+	}
+	known := func(key string) bool {
+		_, outcome := table.Check(digest(key), digest("content"), b, 0)
+		return outcome == idempotency.Repeated
+	}
+	if _, keys := table.Largest(); keys != 0 {
+		t.Errorf("an empty table has %d keys", keys)
+	}
+	for i, key := range []string{"a", "b", "c"} {
+		if n := observe(1, key, int64(i)); n != 0 {
+			t.Errorf("%d evicted", n)
+		}
+	}
+	observe(2, "x", 0)
+	if i, keys := table.Largest(); i != 1 || keys != 3 || table.Keys() != 4 {
+		t.Errorf("%d has %d of %d keys", i, keys, table.Keys())
+	}
+	if n := observe(1, "d", 3); n != 1 || known("a") || !known("b") {
+		t.Errorf("%d evicted for want of room", n)
+	}
+	if n := observe(1, "e", 200); n != 0 || table.Keys() != 2 { // The others' time is over.
+		t.Errorf("%d evicted, %d keys", n, table.Keys())
+	}
+	observe(1, "f", 201)
+	if n := table.Evict(1, 1); n != 1 || known("e") || !known("f") {
+		t.Errorf("%d evicted", n)
+	}
+	if n := table.Evict(1, 5) + table.Evict(2, 5) + table.Evict(3, 5); n != 2 || table.Keys() != 0 || len(table.Partitions()) != 0 {
+		t.Errorf("%d evicted, %d left in %v", n, table.Keys(), table.Partitions())
+	}
+}
+
+// A table that has shrunk gives memory back.
+func TestMemoryOfATableThatShrank(t *testing.T) {
+	const keys = 200_000
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	table, b := idempotency.NewTable(), idempotency.Bounds{WindowMs: 1 << 40, MaxKeys: keys}
+	for i := range keys {
+		table.Observe(digest(fmt.Sprint(i)), digest("c"), idempotency.Place{Offset: kafka.Offset(i)}, b)
+	}
+	full := heap() - before
+	table.Evict(0, keys-100)
+	left := heap() - before
+	if left > full/10 {
+		t.Errorf("100 of %d keys take %d of %d bytes", keys, left, full)
+	}
+	t.Logf("%d bytes a key", full/keys)
+	if n, _ := table.Kept(0); n != 100 {
+		t.Errorf("%d keys", n)
+	}
+}
+
 // modelEntry is an entry of the model: a list, looked through from its end.
 type modelEntry struct {
 	key       string
@@ -167,12 +233,23 @@ func TestTableAgainstModel(t *testing.T) {
 			case 0:
 				table.Expire(partition, b, ms)
 				trim(partition, ms)
+			case 1:
+				n := random.IntN(5)
+				table.Evict(partition, n)
+				for ; n > 0; n-- {
+					if i := slices.IndexFunc(model, func(e modelEntry) bool { return e.partition == partition }); i >= 0 {
+						model = slices.Delete(model, i, i+1)
+					}
+				}
 			default:
 				table.Observe(digest(key), digest("c"), idempotency.Place{Partition: partition, Offset: kafka.Offset(step), TimestampMs: ms}, b)
 				if want == nil {
 					model = append(model, modelEntry{key, partition, kafka.Offset(step), ms})
 					trim(partition, ms)
 				}
+			}
+			if table.Keys() != len(model) {
+				t.Fatalf("seed %d, step %d: %d keys, want %d", seed, step, table.Keys(), len(model))
 			}
 		}
 	}

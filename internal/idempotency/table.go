@@ -1,6 +1,11 @@
 package idempotency
 
-import "github.com/strandline/strandline/internal/kafka"
+import (
+	"maps"
+	"slices"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
 
 // Place is where the record of a key stands.
 type Place struct {
@@ -34,6 +39,10 @@ func (b Bounds) over(timestampMs, nowMs int64) bool {
 type Table struct {
 	byKey      map[Digest]ref
 	partitions map[int32]*queue
+	keys       int // Entries of all partitions.
+	// most is how many keys byKey had room for at least: a map does not give room
+	// back, so one that has become much too large is made anew.
+	most int
 }
 
 // ref names an entry.
@@ -83,10 +92,11 @@ func (t *Table) Check(key, content Digest, b Bounds, nowMs int64) (Place, Outcom
 
 // Observe takes in a record that stands in the log, in the order of offsets. A
 // key that is there keeps its first record, unless that one's time was over when
-// the new one came.
-func (t *Table) Observe(key, content Digest, p Place, b Bounds) {
+// the new one came. It returns how many keys of the partition were dropped before
+// their time, because it has no room for more.
+func (t *Table) Observe(key, content Digest, p Place, b Bounds) (evicted int) {
 	if r, ok := t.byKey[key]; ok && !b.over(t.at(r).timestampMs, p.TimestampMs) {
-		return
+		return 0
 	}
 	q := t.partitions[p.Partition]
 	if q == nil {
@@ -94,30 +104,75 @@ func (t *Table) Observe(key, content Digest, p Place, b Bounds) {
 		t.partitions[p.Partition] = q
 	}
 	t.byKey[key] = ref{p.Partition, q.first + uint32(len(q.entries))}
+	t.most = max(t.most, len(t.byKey))
 	q.entries = append(q.entries, entry{key, content, p.Offset, p.TimestampMs})
-	t.Expire(p.Partition, b, p.TimestampMs)
+	t.keys++
+	return t.Expire(p.Partition, b, p.TimestampMs)
 }
 
-// Expire drops what a partition need not keep any more.
-func (t *Table) Expire(partition int32, b Bounds, nowMs int64) {
+// Expire drops what a partition need not keep any more, and returns how many of
+// those were dropped before their time, because there are too many.
+func (t *Table) Expire(partition int32, b Bounds, nowMs int64) (evicted int) {
 	q := t.partitions[partition]
 	if q == nil {
-		return
+		return 0
 	}
 	for q.head < len(q.entries) {
-		e := &q.entries[q.head]
-		if len(q.entries)-q.head <= b.MaxKeys && !b.over(e.timestampMs, nowMs) {
+		over := b.over(q.entries[q.head].timestampMs, nowMs)
+		if q.len() <= b.MaxKeys && !over {
 			break
 		}
-		t.drop(e, ref{partition, q.first + uint32(q.head)})
-		q.head++
+		t.dropOldest(partition, q)
+		if !over {
+			evicted++
+		}
 	}
-	// The room of those that are gone is used again once it is half of all.
-	if q.head > 64 && q.head > len(q.entries)/2 {
-		n := copy(q.entries, q.entries[q.head:])
-		q.entries = q.entries[:n]
+	t.settle(partition, q)
+	return evicted
+}
+
+// Evict drops the n oldest keys of a partition, or all it has.
+func (t *Table) Evict(partition int32, n int) (evicted int) {
+	q := t.partitions[partition]
+	if q == nil {
+		return 0
+	}
+	for ; evicted < n && q.len() > 0; evicted++ {
+		t.dropOldest(partition, q)
+	}
+	t.settle(partition, q)
+	return evicted
+}
+
+func (q *queue) len() int { return len(q.entries) - q.head }
+
+func (t *Table) dropOldest(partition int32, q *queue) {
+	t.drop(&q.entries[q.head], ref{partition, q.first + uint32(q.head)})
+	q.head++
+	t.keys--
+}
+
+// fewKeys is up to where room that is not used any more is not worth a copy.
+const fewKeys = 64
+
+// settle has the room of keys that are gone used again once it is half of all, and
+// gives it back once it is three quarters.
+func (t *Table) settle(partition int32, q *queue) {
+	if q.len() == 0 {
+		delete(t.partitions, partition)
+	} else if q.head > fewKeys && q.head > len(q.entries)/2 {
 		q.first += uint32(q.head)
+		if q.len() < cap(q.entries)/4 {
+			q.entries = slices.Clone(q.entries[q.head:])
+		} else {
+			q.entries = q.entries[:copy(q.entries, q.entries[q.head:])]
+		}
 		q.head = 0
+	}
+	if t.most > fewKeys && len(t.byKey) < t.most/4 {
+		byKey := make(map[Digest]ref, len(t.byKey))
+		maps.Copy(byKey, t.byKey)
+		t.byKey, t.most = byKey, len(byKey)
 	}
 }
 
@@ -130,21 +185,33 @@ func (t *Table) drop(e *entry, r ref) {
 
 // Forget drops all of a partition.
 func (t *Table) Forget(partition int32) {
-	q := t.partitions[partition]
-	if q == nil {
-		return
+	if q := t.partitions[partition]; q != nil {
+		t.Evict(partition, q.len())
 	}
-	for i := q.head; i < len(q.entries); i++ {
-		t.drop(&q.entries[i], ref{partition, q.first + uint32(i)})
+}
+
+// Keys returns how many keys there are in all.
+func (t *Table) Keys() int { return t.keys }
+
+// Partitions returns the partitions that have keys.
+func (t *Table) Partitions() []int32 { return slices.Collect(maps.Keys(t.partitions)) }
+
+// Largest returns the partition with the most keys, and how many those are; none
+// has 0.
+func (t *Table) Largest() (partition int32, keys int) {
+	for i, q := range t.partitions {
+		if n := q.len(); n > keys || n == keys && i < partition {
+			partition, keys = i, n
+		}
 	}
-	delete(t.partitions, partition)
+	return partition, keys
 }
 
 // Kept returns how many keys a partition has, and the timestamp of the oldest.
 func (t *Table) Kept(partition int32) (keys int, oldestMs int64) {
 	q := t.partitions[partition]
-	if q == nil || q.head == len(q.entries) {
+	if q == nil || q.len() == 0 {
 		return 0, 0
 	}
-	return len(q.entries) - q.head, q.entries[q.head].timestampMs
+	return q.len(), q.entries[q.head].timestampMs
 }

@@ -10,8 +10,13 @@
 // The table of a partition is that of one leader epoch: after a change of
 // leadership it is read anew, and an append under another epoch fails.
 //
+// All rings together keep a bounded number of keys: beyond it the partition that
+// has the most forgets its oldest, so that whoever writes much pays for it
+// (room.go).
+//
 // Its methods may be called from any goroutine; what a held Ring offers is for
-// the holder. Deliberately absent: keys of partitions that other brokers lead.
+// the holder. Lock order: a ring's turn -> the lock of any ring's table, which is
+// a leaf. Deliberately absent: keys of partitions that other brokers lead.
 package keyring
 
 import (
@@ -31,19 +36,38 @@ import (
 
 // Rings are the rings of all topics.
 type Rings struct {
-	rings sync.Map // kafka.TopicID -> *Ring
+	options Options
+	rings   sync.Map // kafka.TopicID -> *Ring
+	room    room
 }
+
+// Options make Rings.
+type Options struct {
+	// MaxKeys is how many keys all rings keep together; nil for any number.
+	MaxKeys func() int
+	// Exists reports whether there is a topic of that id: one that was deleted
+	// gets no ring any more. Nil if none is ever deleted.
+	Exists func(kafka.TopicID) bool
+}
+
+// New returns Rings, of which there are none yet.
+func New(o Options) *Rings { return &Rings{options: o} }
 
 // Ring is the keys of one topic.
 type Ring struct {
+	home *Rings
+	name string        // Of the topic.
 	turn chan struct{} // Holds a token while somebody holds the ring.
 
-	// The rest belongs to the holder.
+	// These belong to the holder.
 	topic  *topics.View
 	looked *topics.View // The last one of which every partition was looked at.
+	reads  map[int32]*reading
+
+	mu     sync.Mutex // Guards what follows, which anybody may look at.
 	table  *idempotency.Table
 	bounds idempotency.Bounds
-	reads  map[int32]*reading
+	gone   bool // The topic was deleted: nothing is kept.
 }
 
 // reading is how far a partition was read.
@@ -67,13 +91,10 @@ type Kept struct {
 // partition that this broker leads. The caller releases it. After an error it
 // holds nothing, and what was read so far stays read.
 func (r *Rings) Hold(ctx context.Context, topic *topics.View, now time.Time) (*Ring, error) {
-	v, ok := r.rings.Load(topic.Meta.ID)
-	if !ok {
-		v, _ = r.rings.LoadOrStore(topic.Meta.ID, &Ring{
-			turn: make(chan struct{}, 1), table: idempotency.NewTable(), reads: map[int32]*reading{},
-		})
+	ring, err := r.ring(topic)
+	if err != nil {
+		return nil, err
 	}
-	ring := v.(*Ring)
 	select {
 	case ring.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -86,34 +107,70 @@ func (r *Rings) Hold(ctx context.Context, topic *topics.View, now time.Time) (*R
 	return ring, nil
 }
 
-// Forget drops what is kept of a deleted topic.
-func (r *Rings) Forget(id kafka.TopicID) { r.rings.Delete(id) }
+// ring returns the ring of a topic, which is made if there is none.
+func (r *Rings) ring(topic *topics.View) (*Ring, error) {
+	id := topic.Meta.ID
+	if v, ok := r.rings.Load(id); ok {
+		return v.(*Ring), nil
+	}
+	v, _ := r.rings.LoadOrStore(id, &Ring{
+		home: r, name: topic.Name, turn: make(chan struct{}, 1), table: idempotency.NewTable(), reads: map[int32]*reading{},
+	})
+	// A topic is gone first, and then forgotten: either we see here that it is gone,
+	// or Forget sees what we have just stored.
+	if r.options.Exists != nil && !r.options.Exists(id) {
+		r.Forget(id)
+		return nil, &kafka.Error{Code: kafka.ErrUnknownTopicOrPartition, Message: topics.Unknown(topic.Name, id)}
+	}
+	return v.(*Ring), nil
+}
 
-// Kept returns what is kept of each partition. A ring that somebody holds is left
-// out: whoever asks asks again.
+// Forget drops what is kept of a deleted topic. Exists says before that it is
+// gone.
+func (r *Rings) Forget(id kafka.TopicID) {
+	v, ok := r.rings.LoadAndDelete(id)
+	if !ok {
+		return
+	}
+	g := v.(*Ring)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r.room.add(-g.table.Keys())
+	g.table, g.gone = idempotency.NewTable(), true // Somebody may hold it still.
+}
+
+// Kept returns what is kept of each partition.
 func (r *Rings) Kept(now time.Time) []Kept {
 	var all []Kept
 	r.rings.Range(func(_, v any) bool {
-		ring := v.(*Ring)
-		select {
-		case ring.turn <- struct{}{}:
-			all = ring.appendKept(all, now)
-			ring.Release()
-		default:
-		}
+		all = v.(*Ring).appendKept(all, now)
 		return true
 	})
 	return all
 }
 
 func (g *Ring) appendKept(all []Kept, now time.Time) []Kept {
-	for i := range g.reads {
-		g.table.Expire(i, g.bounds, now.UnixMilli())
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, i := range g.table.Partitions() {
+		g.changeLocked(func() int { return g.table.Expire(i, g.bounds, now.UnixMilli()) })
 		if keys, oldestMs := g.table.Kept(i); keys > 0 {
-			all = append(all, Kept{g.topic.Name, i, keys, time.UnixMilli(oldestMs)})
+			all = append(all, Kept{g.name, i, keys, time.UnixMilli(oldestMs)})
 		}
 	}
 	return all
+}
+
+// changeLocked keeps account of a change of the table, of which it returns how
+// many keys it dropped before their time.
+func (g *Ring) changeLocked(change func() int) int {
+	if g.gone {
+		return 0
+	}
+	before := g.table.Keys()
+	evicted := change()
+	g.home.room.add(g.table.Keys() - before)
+	return evicted
 }
 
 // Release lets the next one hold the ring.
@@ -121,13 +178,24 @@ func (g *Ring) Release() { <-g.turn }
 
 // Check says whether a record with a key is there already, and where.
 func (g *Ring) Check(key, content idempotency.Digest, now time.Time) (idempotency.Place, idempotency.Outcome) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.table.Check(key, content, g.bounds, now.UnixMilli())
 }
 
 // Observe takes in a record that was appended to a partition while the ring was
 // held.
 func (g *Ring) Observe(key, content idempotency.Digest, p idempotency.Place) {
-	g.table.Observe(key, content, p, g.bounds)
+	g.home.room.evictedByPartition.Add(uint64(g.observe(key, content, p)))
+}
+
+// observe returns how many keys the partition has no room for any more.
+func (g *Ring) observe(key, content idempotency.Digest, p idempotency.Place) int {
+	g.mu.Lock()
+	evicted := g.changeLocked(func() int { return g.table.Observe(key, content, p, g.bounds) })
+	g.mu.Unlock()
+	g.home.makeRoom()
+	return evicted
 }
 
 // Ready returns the leader epoch under which records with keys may be appended to
@@ -160,7 +228,9 @@ func (g *Ring) refresh(ctx context.Context, topic *topics.View, now time.Time) e
 			g.forget(i)
 		}
 	}
+	g.mu.Lock()
 	g.bounds = bounds
+	g.mu.Unlock()
 	g.topic, g.looked = topic, nil
 	for i := range topic.Meta.Partitions {
 		g.look(int32(i))
@@ -178,7 +248,9 @@ func (g *Ring) refresh(ctx context.Context, topic *topics.View, now time.Time) e
 }
 
 func (g *Ring) forget(i int32) {
-	g.table.Forget(i)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.changeLocked(func() int { g.table.Forget(i); return 0 })
 	delete(g.reads, i)
 }
 
@@ -243,7 +315,7 @@ func (g *Ring) readOn(ctx context.Context, i int32, r *reading, now time.Time) e
 				return err
 			}
 			if key, content, ok := idempotency.ReadMark(&x); ok {
-				g.table.Observe(key, content, idempotency.Place{Partition: i, Offset: x.Offset, TimestampMs: x.Timestamp}, g.bounds)
+				g.observe(key, content, idempotency.Place{Partition: i, Offset: x.Offset, TimestampMs: x.Timestamp})
 			}
 		}
 		r.next = b.LastOffset() + 1

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/refusal"
 	"github.com/strandline/strandline/internal/topics"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
@@ -31,6 +33,7 @@ type fixture struct {
 	applier *partition.Applier
 	topics  *topics.Directory
 	rings   *keyring.Rings
+	maxKeys int // Of all rings; 0 for any number.
 }
 
 // Image implements topics.Control.
@@ -49,7 +52,10 @@ func newFixture(t *testing.T, configs map[string]string) *fixture {
 			t.Errorf("close: %v", err)
 		}
 	})
-	f := &fixture{t: t, image: &metadata.Image{}, rings: &keyring.Rings{}}
+	f := &fixture{t: t, image: &metadata.Image{}}
+	f.rings = keyring.New(keyring.Options{
+		MaxKeys: func() int { return f.maxKeys }, Exists: func(id kafka.TopicID) bool { return f.image.TopicByID(id) != nil },
+	})
 	f.applier = &partition.Applier{
 		Table: partition.NewTable(), Self: 1, Storage: dir, Logger: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return start },
@@ -71,6 +77,7 @@ func newFixture(t *testing.T, configs map[string]string) *fixture {
 			ID: 1, Epoch: 1, Directories: [][16]byte{{1}}, Endpoint: e, Endpoints: []metadata.Endpoint{e},
 		}},
 		&metadata.TopicCreated{Name: "t", ID: kafka.TopicID{7}, Partitions: []metadata.Partition{p, p}, Config: configs},
+		&metadata.TopicCreated{Name: "u", ID: kafka.TopicID{8}, Partitions: []metadata.Partition{p}, Config: configs},
 	)
 	return f
 }
@@ -85,10 +92,15 @@ func (f *fixture) apply(rs ...metadata.Record) {
 	f.applier.Apply(delta)
 }
 
-// view is the topic as it is now.
+// view is the topic t as it is now.
 func (f *fixture) view() *topics.View {
 	f.t.Helper()
-	v, code := f.topics.ByName("t")
+	return f.viewOf("t")
+}
+
+func (f *fixture) viewOf(topic string) *topics.View {
+	f.t.Helper()
+	v, code := f.topics.ByName(topic)
 	if code != kafka.ErrNone {
 		f.t.Fatal(code)
 	}
@@ -273,15 +285,130 @@ func TestLoadGoesOn(t *testing.T) {
 
 func TestOneHolder(t *testing.T) {
 	f := newFixture(t, nil)
+	f.write(0, "a", start)
 	ring := f.hold(t.Context(), start)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := f.rings.Hold(ctx, f.view(), start); !errors.Is(err, context.Canceled) {
 		t.Errorf("a held ring: %v", err)
 	}
-	if kept := f.rings.Kept(start); len(kept) != 0 {
+	if kept := f.rings.Kept(start); len(kept) != 1 || kept[0].Keys != 1 {
 		t.Errorf("kept %+v", kept)
 	}
 	ring.Release()
 	f.hold(t.Context(), start).Release()
+}
+
+// observe takes keys in, as of records that were just appended.
+func (f *fixture) observe(topic string, i int32, keys ...string) {
+	f.t.Helper()
+	ring, err := f.rings.Hold(f.t.Context(), f.viewOf(topic), start)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer ring.Release()
+	for n, key := range keys {
+		ring.Observe(idempotency.DigestKey([]byte(key)), idempotency.Digest{},
+			idempotency.Place{Partition: i, Offset: kafka.Offset(n), TimestampMs: start.UnixMilli()})
+	}
+}
+
+// knows says which of the keys are known.
+func (f *fixture) knows(topic string, keys ...string) (known []string) {
+	f.t.Helper()
+	ring, err := f.rings.Hold(f.t.Context(), f.viewOf(topic), start)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer ring.Release()
+	for _, key := range keys {
+		if _, outcome := ring.Check(idempotency.DigestKey([]byte(key)), idempotency.Digest{}, start); outcome == idempotency.Repeated {
+			known = append(known, key)
+		}
+	}
+	return known
+}
+
+// All rings together keep so many keys. Beyond it the partition with the most
+// forgets its oldest, whoever has come with one more.
+func TestRoom(t *testing.T) {
+	f := newFixture(t, map[string]string{"idempotency.max.keys": "100"})
+	f.maxKeys = 10
+	f.observe("t", 0, "0", "1", "2", "3", "4", "5", "6")
+	f.observe("t", 1, "x")
+	f.observe("u", 0, "a", "b")
+	check := func(want keyring.Room) {
+		t.Helper()
+		want.Limit = f.maxKeys
+		if got := f.rings.Room(); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	check(keyring.Room{Keys: 10})
+	f.observe("u", 0, "c", "d")
+	check(keyring.Room{Keys: 10, EvictedByBroker: 2})
+	if got := f.knows("t", "0", "1", "2", "6", "x"); !slices.Equal(got, []string{"2", "6", "x"}) {
+		t.Errorf("t knows %q", got)
+	}
+	if got := f.knows("u", "a", "b", "c", "d"); len(got) != 4 {
+		t.Errorf("u knows %q", got)
+	}
+	// Who has the most is the one who pays, also with keys of its own.
+	f.observe("u", 0, "e", "f", "g", "h", "i", "j")
+	if got := f.rings.Room(); got.Keys != 10 || got.EvictedByBroker != 8 {
+		t.Errorf("%+v", got)
+	}
+	if got := f.knows("t", "x"); len(got) != 1 {
+		t.Error("a partition with one key lost it")
+	}
+	kept := 0
+	for _, k := range f.rings.Kept(start) {
+		kept += k.Keys
+	}
+	if kept != 10 {
+		t.Errorf("%d kept", kept)
+	}
+	// What is over makes room by itself.
+	f.rings.Kept(start.Add(time.Hour))
+	check(keyring.Room{EvictedByBroker: 8})
+}
+
+// A partition that has no room for more is counted apart, and a load is bounded as
+// well.
+func TestRoomOfAPartition(t *testing.T) {
+	f := newFixture(t, map[string]string{"idempotency.max.keys": "2"})
+	f.observe("t", 0, "a", "b", "c")
+	if got, want := f.rings.Room(), (keyring.Room{Keys: 2, EvictedByPartition: 1}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	f = newFixture(t, nil)
+	f.maxKeys = 5
+	for i := range 20 {
+		f.write(0, fmt.Sprint(i), start)
+	}
+	f.hold(t.Context(), start).Release()
+	if got := f.rings.Room(); got.Keys != 5 || got.EvictedByBroker != 15 {
+		t.Errorf("after a load: %+v", got)
+	}
+	f.want("19", "0/19", start)
+}
+
+// A topic that was deleted leaves nothing behind, whoever was about to hold its
+// ring.
+func TestForget(t *testing.T) {
+	f := newFixture(t, nil)
+	before := f.view()
+	f.observe("t", 0, "a")
+	held := f.hold(t.Context(), start)
+	f.apply(&metadata.TopicDeleted{ID: kafka.TopicID{7}})
+	f.rings.Forget(kafka.TopicID{7})
+	held.Observe(idempotency.DigestKey([]byte("b")), idempotency.Digest{}, idempotency.Place{TimestampMs: start.UnixMilli()})
+	held.Release()
+	_, err := f.rings.Hold(t.Context(), before, start)
+	if code := refusal.CodeOf(err); code != kafka.ErrUnknownTopicOrPartition {
+		t.Errorf("hold of a deleted topic: %v", err)
+	}
+	if room, kept := f.rings.Room(), f.rings.Kept(start); room.Keys != 0 || len(kept) != 0 || f.rings.Len() != 0 {
+		t.Errorf("%+v, %+v, %d rings", room, kept, f.rings.Len())
+	}
 }

@@ -24,6 +24,8 @@ type lags struct {
 	mu    sync.Mutex // One scrape at a time; what follows is its scratch and memory.
 	ages  map[lagKey]age
 	found []committed
+	// listed are the groups that have series of their own.
+	listed map[string]bool
 }
 
 // lagKey is a group's place in a partition.
@@ -68,6 +70,9 @@ func (l *lags) collect(to *scrape) {
 			cmp.Compare(a.at.Partition, b.at.Partition))
 	})
 	for _, c := range l.found {
+		if !l.listed[c.group] {
+			continue
+		}
 		p, start, end, ok := l.sources.highWatermarkOf(c.at)
 		if !ok {
 			continue
@@ -122,13 +127,44 @@ func (l *lags) observe(to *scrape) {
 			l.found = append(l.found, committed{lagKey{seen[len(seen)-1].GroupID, at}, next})
 		})
 	})
+	l.list(seen)
+	to.gauge("strandline_groups_unlisted", float64(len(seen)-len(l.listed)))
 	for _, g := range seen {
+		if !l.listed[g.GroupID] {
+			continue
+		}
 		labels := pairs("group", g.GroupID)
 		to.put("strandline_group_members", float64(g.Members), labels)
 		to.put("strandline_group_generation", float64(g.Generation), labels)
 	}
 	for state, n := range states {
 		to.gauge("strandline_groups", float64(n), "state", state.String())
+	}
+}
+
+// list chooses the groups that have series of their own, within
+// metrics.group.series.max: anybody can make up groups, and a scrape must not grow
+// with them without bound. Those that have members go first, and then names, so
+// that it is the same groups from scrape to scrape.
+func (l *lags) list(seen []group.Observed) {
+	topics := map[string]int{}
+	last := lagKey{}
+	for _, c := range l.found { // Those of one topic of a group stand together.
+		if c.group != last.group || c.at.Topic != last.at.Topic {
+			topics[c.group]++
+			last = c.lagKey
+		}
+	}
+	slices.SortFunc(seen, func(a, b group.Observed) int {
+		return cmp.Or(cmp.Compare(min(b.Members, 1), min(a.Members, 1)), cmp.Compare(a.GroupID, b.GroupID))
+	})
+	l.listed = map[string]bool{}
+	left := int(l.sources.Settings().MetricsGroupSeriesMax)
+	for _, g := range seen {
+		if cost := 1 + topics[g.GroupID]; cost <= left {
+			left -= cost
+			l.listed[g.GroupID] = true
+		}
 	}
 }
 
@@ -157,7 +193,7 @@ func (t *topicLag) add(records int64, seconds float64) {
 }
 
 func (s *scrape) lag(key lagKey, records int64, seconds float64) {
-	labels := pairs("group", key.group, "topic", key.at.Topic, "partition", number(key.at.Partition))
+	labels := labelled("group", key.group, "partition", number(key.at.Partition), "topic", key.at.Topic)
 	s.series("strandline_group_lag_records", float64(records), labels)
 	if !math.IsNaN(seconds) {
 		s.series("strandline_group_lag_seconds", seconds, labels)

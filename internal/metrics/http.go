@@ -54,13 +54,25 @@ func (h *HTTP) note(route string, status int, took time.Duration) {
 	n.(*atomic.Uint64).Add(1)
 }
 
-// collectHTTP tells of the requests, and of the keys that make them safe to
-// repeat: by topic, the sum of all partitions and the oldest of any.
+// collectHTTP tells of the requests and the connections that they come on, of the
+// keys that make them safe to repeat, and of the sessions that they read by.
 func (s *Sources) collectHTTP(to *scrape) {
 	s.HTTP.collect(to)
+	c := s.HTTPConnections()
+	to.gauge("strandline_http_connections", float64(c.Open))
+	to.counter("strandline_http_connections_accepted_total", float64(c.Accepted))
+	to.counter("strandline_http_connections_refused_total", float64(c.RefusedInAll), "limit", "max.connections")
+	to.counter("strandline_http_connections_refused_total", float64(c.RefusedByAddress), "limit", "max.connections.per.ip")
+	s.collectKeys(to)
+	s.collectSessions(to)
+}
+
+// collectKeys tells of the idempotency keys: by topic, the sum of all partitions
+// and the oldest of any.
+func (s *Sources) collectKeys(to *scrape) {
 	now := s.Now()
 	keys, oldest := map[string]int{}, map[string]time.Duration{}
-	for _, k := range s.Keys(now) {
+	for _, k := range s.Keys.Kept(now) {
 		keys[k.Topic] += k.Keys
 		oldest[k.Topic] = max(oldest[k.Topic], now.Sub(k.Oldest))
 	}
@@ -68,6 +80,24 @@ func (s *Sources) collectHTTP(to *scrape) {
 		to.gauge("strandline_idempotency_kept_keys", float64(n), "topic", topic)
 		to.gauge("strandline_idempotency_oldest_key_age_seconds", oldest[topic].Seconds(), "topic", topic)
 	}
+	room := s.Keys.Room()
+	to.gauge("strandline_idempotency_keys", float64(room.Keys))
+	to.gauge("strandline_idempotency_keys_limit", float64(room.Limit))
+	to.counter("strandline_idempotency_evicted_keys_total", float64(room.EvictedByPartition), "limit", "partition")
+	to.counter("strandline_idempotency_evicted_keys_total", float64(room.EvictedByBroker), "limit", "broker")
+}
+
+func (s *Sources) collectSessions(to *scrape) {
+	st := s.Sessions.Stats()
+	to.gauge("strandline_http_sessions", float64(st.Open))
+	to.gauge("strandline_http_sessions_limit", float64(st.Limit))
+	to.counter("strandline_http_sessions_begun_total", float64(st.Begun))
+	to.counter("strandline_http_sessions_refused_total", float64(st.Refused))
+	to.counter("strandline_http_session_joins_total", float64(st.FirstJoins), "kind", "first")
+	to.counter("strandline_http_session_joins_total", float64(st.Rejoins), "kind", "rejoin")
+	to.counter("strandline_http_sessions_ended_total", float64(st.Expired), "reason", "expired")
+	to.counter("strandline_http_sessions_ended_total", float64(st.Fenced), "reason", "fenced")
+	to.counter("strandline_http_sessions_ended_total", float64(st.Failed), "reason", "failed")
 }
 
 func (h *HTTP) collect(to *scrape) {

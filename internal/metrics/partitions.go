@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 
-	dto "github.com/prometheus/client_model/go"
-
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
 )
@@ -128,7 +126,7 @@ func (s *scrape) topic(topic string, t *topicSum) {
 }
 
 func (s *scrape) partition(p *partition.Partition, sizeBytes int64) {
-	labels := partitionLabels(p.Topic(), p.ID().Partition)
+	labels := labelled("partition", number(p.ID().Partition), "topic", p.Topic())
 	highWatermark := p.HighWatermark() // Before the end, so that it never passes it.
 	log := p.Log()
 	s.series("strandline_partition_log_start_offset", float64(log.LogStartOffset()), labels)
@@ -136,10 +134,6 @@ func (s *scrape) partition(p *partition.Partition, sizeBytes int64) {
 	s.series("strandline_partition_high_watermark", float64(highWatermark), labels)
 	s.series("strandline_partition_size_bytes", float64(sizeBytes), labels)
 	s.series("strandline_partition_leader_epoch", float64(p.LeaderEpoch()), labels)
-}
-
-func partitionLabels(topic string, partition int32) []*dto.LabelPair {
-	return pairs("topic", topic, "partition", number(partition))
 }
 
 // highWatermarkOf returns where a group's readers can read to, and where from;

@@ -4,11 +4,11 @@ import (
 	"net/http"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/strandline/strandline/internal/api"
@@ -18,8 +18,10 @@ import (
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/keyring"
 	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/quorum"
+	"github.com/strandline/strandline/internal/session"
 	"github.com/strandline/strandline/internal/tally"
 	"github.com/strandline/strandline/internal/wire"
 )
@@ -43,8 +45,12 @@ type Sources struct {
 	Now      func() time.Time
 	// ProcessIO returns what Linux shows as /proc/self/io.
 	ProcessIO func() ([]byte, error)
-	// Keys returns the idempotency keys that are kept.
-	Keys func(now time.Time) []keyring.Kept
+	// Keys are the idempotency keys that are kept.
+	Keys *keyring.Rings
+	// Sessions are the members of groups that read over HTTP.
+	Sessions *session.Sessions
+	// HTTPConnections tells of the HTTP listener.
+	HTTPConnections func() netx.LimitStats
 	// Events and HTTP are what this room's own types have counted.
 	Events *Events
 	HTTP   *HTTP
@@ -77,7 +83,7 @@ func New(s Sources, detail Detail) *Gatherer {
 		{descs: d, metrics: append(topicMetrics(), partitionMetrics()...), read: s.collectPartitions},
 		{descs: d, metrics: groupMetrics(), read: lag.collect},
 		{descs: d, metrics: append(requestMetrics(), connectionMetrics()...), read: s.collectRequests},
-		{descs: d, metrics: httpMetrics(), read: s.collectHTTP},
+		{descs: d, metrics: append(httpMetrics(), sessionMetrics()...), read: s.collectHTTP},
 		{descs: d, metrics: storageMetrics(), read: s.collectStorage},
 	} {
 		g.registry.MustRegister(c)
@@ -86,24 +92,44 @@ func New(s Sources, detail Detail) *Gatherer {
 	return g
 }
 
+// maxScrapes bounds the scrapes that run or wait at a time, so that a client that
+// asks again and again cannot keep the broker busy.
+const maxScrapes = 3
+
+// scrapeTimeout is how long a client may take to take a scrape.
+const scrapeTimeout = 10 * time.Second
+
+// textFormat is the type of what a scrape answers with.
+const textFormat = "text/plain; version=0.0.4; charset=utf-8"
+
 // Handler answers GET /metrics, with partitions=no in the query without the
-// series of single partitions. Few scrapes run at once, so that a client that
-// asks again and again cannot keep the broker busy; nothing is compressed,
-// because a scrape of thousands of partitions would cost more in that than in
-// all else.
+// series of single partitions. The text format is the only one, and nothing is
+// compressed, because a scrape of thousands of partitions would cost more in that
+// than in all else.
 func Handler(s Sources) http.Handler {
-	options := promhttp.HandlerOpts{
-		MaxRequestsInFlight: 3, Timeout: 10 * time.Second, DisableCompression: true,
-		ErrorHandling: promhttp.ContinueOnError, CoalesceGather: true,
-	}
-	all := promhttp.HandlerFor(New(s, Partitions), options)
-	sums := promhttp.HandlerFor(New(s, Sums), options)
+	all, sums := New(s, Partitions), New(s, Sums)
+	running := make(chan struct{}, maxScrapes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("partitions") == "no" {
-			sums.ServeHTTP(w, r)
+		select {
+		case running <- struct{}{}:
+			defer func() { <-running }()
+		default:
+			http.Error(w, "so many scrapes are running already: "+strconv.Itoa(maxScrapes), http.StatusServiceUnavailable)
 			return
 		}
-		all.ServeHTTP(w, r)
+		g := all
+		if r.URL.Query().Get("partitions") == "no" {
+			g = sums
+		}
+		text, err := g.AppendText(nil)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", textFormat)
+		w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(scrapeTimeout))
+		_, _ = w.Write(text) // A client that went away needs no answer.
 	})
 }
 

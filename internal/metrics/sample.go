@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"slices"
-
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
@@ -49,20 +47,4 @@ func (s *sample) Write(m *dto.Metric) error {
 		m.Gauge = &dto.Gauge{Value: &s.value}
 	}
 	return nil
-}
-
-// pairs makes labels of names and values in turn, in the order that the
-// exposition wants.
-func pairs(namesAndValues ...string) []*dto.LabelPair {
-	out := make([]*dto.LabelPair, 0, len(namesAndValues)/2)
-	for i := 0; i+1 < len(namesAndValues); i += 2 {
-		out = append(out, &dto.LabelPair{Name: &namesAndValues[i], Value: &namesAndValues[i+1]})
-	}
-	slices.SortFunc(out, func(a, b *dto.LabelPair) int {
-		if a.GetName() < b.GetName() {
-			return -1
-		}
-		return 1
-	})
-	return out
 }

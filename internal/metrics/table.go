@@ -46,6 +46,7 @@ func sections() []section {
 		{"Requests of Kafka clients", requestMetrics()},
 		{"Connections and memory", connectionMetrics()},
 		{"HTTP", httpMetrics()},
+		{"Consumers over HTTP", sessionMetrics()},
 		{"Journal and disk", storageMetrics()},
 	}
 }
@@ -223,6 +224,11 @@ func groupMetrics() []Metric {
 			"kafka.server:type=group-coordinator-metrics,name=group-count",
 		},
 		{
+			"strandline_groups_unlisted", gauge, nil,
+			"Groups without series of their own, because there are more than metrics.group.series.max; " +
+				"those that have members go first, and then names.", "",
+		},
+		{
 			"strandline_group_members", gauge, labels("group"),
 			"Members of the group.", "",
 		},
@@ -351,6 +357,63 @@ func httpMetrics() []Metric {
 			"strandline_idempotency_oldest_key_age_seconds", gauge, labels("topic"),
 			"Age of the oldest of them: a retry of what is older may append again. It falls short of " +
 				"idempotency.window.ms where more keys came than are kept.", "",
+		},
+		{
+			"strandline_idempotency_keys", gauge, nil,
+			"Idempotency keys of all topics that are remembered.", "",
+		},
+		{
+			"strandline_idempotency_keys_limit", gauge, nil,
+			"Most of them (idempotency.max.keys.per.broker).", "",
+		},
+		{
+			"strandline_idempotency_evicted_keys_total", counter, labels("limit"),
+			"Keys forgotten before idempotency.window.ms was over: their partition had too many (limit is " +
+				"partition), or the broker had, and their partition the most (broker).", "",
+		},
+		{
+			"strandline_http_connections", gauge, nil,
+			"Open connections to the HTTP listener.", "",
+		},
+		{
+			"strandline_http_connections_accepted_total", counter, nil,
+			"Connections to the HTTP listener that were accepted.", "",
+		},
+		{
+			"strandline_http_connections_refused_total", counter, labels("limit"),
+			"Connections to the HTTP listener that were closed unread: there were max.connections, or " +
+				"max.connections.per.ip from the address.", "",
+		},
+	}
+}
+
+func sessionMetrics() []Metric {
+	return []Metric{
+		{
+			"strandline_http_sessions", gauge, nil,
+			"Members of consumer groups that read over HTTP.", "",
+		},
+		{
+			"strandline_http_sessions_limit", gauge, nil,
+			"Most of them (http.max.sessions).", "",
+		},
+		{
+			"strandline_http_sessions_begun_total", counter, nil,
+			"Sessions that were begun.", "",
+		},
+		{
+			"strandline_http_sessions_refused_total", counter, nil,
+			"Sessions that were not begun, because there were as many as may be.", "",
+		},
+		{
+			"strandline_http_session_joins_total", counter, labels("kind"),
+			"Generations of groups that sessions became part of: their first, and later ones (rejoin): the group " +
+				"rebalanced, or the session was lost and came back.", "",
+		},
+		{
+			"strandline_http_sessions_ended_total", counter, labels("reason"),
+			"Sessions that ended: expired (unused for their session timeout), fenced (somebody goes on under " +
+				"the name, on another broker perhaps), failed (the group refused them; the caller was told why).", "",
 		},
 	}
 }

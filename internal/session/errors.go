@@ -12,6 +12,9 @@ import (
 // next one.
 var errEnded = errors.New("session: ended")
 
+// errFenced is errEnded for a session whose name somebody else goes on under.
+var errFenced = fmt.Errorf("%w: fenced", errEnded)
+
 // errMoved says that a partition has another owner than was thought.
 var errMoved = errors.New("session: the partition has another owner")
 

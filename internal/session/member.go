@@ -61,6 +61,7 @@ func (s *session) run(ctx context.Context) {
 			err = nil
 		}
 		if err != nil {
+			s.home.counts.ended(err)
 			s.end(err)
 			return
 		}
@@ -114,7 +115,7 @@ func (s *session) keep(ctx context.Context, m *membership) error {
 			s.lapse(true)
 			return nil
 		case code == kafka.ErrFencedInstanceID:
-			return errEnded // Somebody else goes on under this name.
+			return errFenced // Somebody else goes on under this name.
 		case code == kafka.ErrRebalanceInProgress:
 			return nil
 		case code == kafka.ErrIllegalGeneration:
@@ -177,6 +178,7 @@ func (s *session) join(ctx context.Context, m *membership) error {
 		// one owed.
 		m.owes = gaveUp || !m.joined && s.home.leftOver(s.key)
 	}
+	s.home.counts.joined(m.joined)
 	m.joined = true
 	s.home.o.Logger.Debug("session joined", "group", s.key.group, "topic", s.key.topic,
 		"generation", resp.Generation, "partitions", len(owned))
@@ -202,7 +204,7 @@ func (s *session) joinGroup(ctx context.Context) (*kmsg.JoinGroupResponse, error
 	}
 	joined := resp.(*kmsg.JoinGroupResponse)
 	if code := kafka.Code(joined.ErrorCode); code == kafka.ErrFencedInstanceID {
-		return nil, errEnded
+		return nil, errFenced
 	}
 	return joined, refused(s.key.group, joined.ErrorCode)
 }
@@ -235,7 +237,7 @@ func (s *session) syncGroup(ctx context.Context, j *kmsg.JoinGroupResponse, m *m
 	}
 	synced := resp.(*kmsg.SyncGroupResponse)
 	if kafka.Code(synced.ErrorCode) == kafka.ErrFencedInstanceID {
-		return nil, errEnded
+		return nil, errFenced
 	}
 	return synced.MemberAssignment, refused(s.key.group, synced.ErrorCode)
 }

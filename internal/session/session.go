@@ -129,8 +129,9 @@ func (s *session) retire() {
 func (s *session) retireIfUnused(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.callers == 0 && now.Sub(s.lastUsed) >= s.terms.Timeout {
+	if !s.retired && s.callers == 0 && now.Sub(s.lastUsed) >= s.terms.Timeout {
 		s.retired, s.ready = true, false
+		s.home.counts.expired.Add(1)
 	}
 	return s.retired
 }

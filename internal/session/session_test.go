@@ -527,6 +527,53 @@ func TestLimit(t *testing.T) {
 	})
 }
 
+// TestStats: what became of sessions is counted.
+func TestStats(t *testing.T) {
+	run(t, 2, func(t *testing.T, w *world) {
+		w.createTopic("t", 1, 2)
+		check := func(want session.Stats) {
+			t.Helper()
+			want.Limit = 2
+			if diff := cmp.Diff(want, w.sessions.Stats()); diff != "" {
+				t.Error(diff)
+			}
+		}
+		w.consume(session.Consume{Member: "a"})
+		check(session.Stats{Open: 1, Begun: 1, FirstJoins: 1})
+		w.consume(session.Consume{Group: "other", Member: "a"})
+		_, err := w.sessions.Consume(t.Context(), session.Consume{Group: "g", Topic: "t", Member: "b"}, &page{})
+		wantCode(t, err, kafka.ErrThrottlingQuotaExceeded, "")
+		check(session.Stats{Open: 2, Begun: 2, Refused: 1, FirstJoins: 2})
+		pass(40 * time.Second)
+		check(session.Stats{Begun: 2, Refused: 1, FirstJoins: 2, Expired: 2})
+		// Another member makes the group rebalance.
+		w.consume(session.Consume{Member: "a"})
+		w.consume(session.Consume{Member: "b"})
+		pass(3 * time.Second)
+		st := w.sessions.Stats()
+		if st.Begun != 4 || st.FirstJoins != 4 || st.Rejoins == 0 || st.Fenced+st.Failed != 0 {
+			t.Errorf("after a rebalance: %+v", st)
+		}
+		// Somebody else goes on under the name of a.
+		req := kmsg.NewPtrJoinGroupRequest()
+		instance := "http:t:a"
+		req.Version, req.Group, req.InstanceID, req.ProtocolType = 9, "g", &instance, "consumer"
+		req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 30_000, 10_000
+		m := kmsg.NewConsumerMemberMetadata()
+		m.Topics = []string{"t"}
+		for _, name := range []string{"cooperative-sticky", "range"} {
+			req.Protocols = append(req.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: m.AppendTo(nil)})
+		}
+		if code := kafka.Code(w.ask(req).(*kmsg.JoinGroupResponse).ErrorCode); code != kafka.ErrNone {
+			t.Fatal(code)
+		}
+		pass(3 * time.Second)
+		if st := w.sessions.Stats(); st.Fenced != 1 || st.Failed != 0 {
+			t.Errorf("after a was fenced: %+v", st)
+		}
+	})
+}
+
 // TestBadRequests are refused before there is a session.
 func TestBadRequests(t *testing.T) {
 	run(t, 0, func(t *testing.T, w *world) {

@@ -91,6 +91,8 @@ type Sessions struct {
 	stopped chan struct{}
 	scratch sync.Pool // Of *scratch.
 
+	counts counts
+
 	mu  sync.Mutex
 	all map[key]*session
 }
@@ -174,6 +176,7 @@ func (x *Sessions) find(k key, id kafka.TopicID, t *Terms) (s *session, fresh bo
 		return s, false, nil
 	}
 	if len(x.all) >= x.o.MaxSessions {
+		x.counts.refused.Add(1)
 		return nil, false, refuse(kafka.ErrThrottlingQuotaExceeded, "there are %d consumer sessions on this broker already, "+
 			"which is the most at a time: share a member, or try again when others were unused for their session timeout",
 			x.o.MaxSessions)
@@ -181,6 +184,7 @@ func (x *Sessions) find(k key, id kafka.TopicID, t *Terms) (s *session, fresh bo
 	s = newSession(x, k, id)
 	s.enter(x.o.Now(), t)
 	x.all[k] = s
+	x.counts.begun.Add(1)
 	return s, true, nil
 }
 

@@ -20,10 +20,23 @@ import (
 	"github.com/strandline/strandline/internal/record"
 )
 
-// Control is the way to the controller.
+// Control is the way to the controller for whoever needs topics to be there. An
+// error means that no decision was made, or that it is not known.
 type Control interface {
 	Image() *metadata.Image
 	CreateTopics(context.Context, *kmsg.CreateTopicsRequest) (*kmsg.CreateTopicsResponse, error)
+}
+
+// Admin is the way to the controller for what both protocols let a client do with
+// topics.
+type Admin interface {
+	Control
+	DeleteTopics(context.Context, *kmsg.DeleteTopicsRequest) (*kmsg.DeleteTopicsResponse, error)
+	CreatePartitions(context.Context, *kmsg.CreatePartitionsRequest) (*kmsg.CreatePartitionsResponse, error)
+	DescribeConfigs(context.Context, *kmsg.DescribeConfigsRequest) (*kmsg.DescribeConfigsResponse, error)
+	IncrementalAlterConfigs(
+		context.Context, *kmsg.IncrementalAlterConfigsRequest,
+	) (*kmsg.IncrementalAlterConfigsResponse, error)
 }
 
 // Directory resolves topics and creates those that are asked for.
@@ -81,6 +94,9 @@ func (d *Directory) view(meta *metadata.Topic) *View {
 		Config: config.ResolveTopic(broker, meta.Config), broker: broker, table: d.Partitions,
 	}
 	d.views.Store(meta.ID, view)
+	if d.Control.Image().TopicByID(meta.ID) == nil {
+		d.Forget(meta.ID) // It was deleted since, and forgotten before it was kept here.
+	}
 	return view
 }
 

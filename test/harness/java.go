@@ -27,6 +27,11 @@ func Java(t testing.TB, limit time.Duration, classpath, class string, args ...st
 	return Run(t, limit, ".", "java", javaArgs(classpath, class, args...)...)
 }
 
+// TryJava is Java for a run that may fail, and that runs beside the test.
+func TryJava(limit time.Duration, classpath, class string, args ...string) (string, error) {
+	return TryRun(limit, ".", "java", javaArgs(classpath, class, args...)...)
+}
+
 func javaArgs(classpath, class string, args ...string) []string {
 	return append([]string{"-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath, class}, args...)
 }
