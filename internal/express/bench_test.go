@@ -5,11 +5,22 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/strandline/strandline/internal/express"
 )
+
+// cpuTime is what this process has used.
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
 
 // BenchmarkRoundTrip is a request of 1 KiB in base64 and its answer over the
 // loopback interface, the client's part included: of the lane, and of net/http as
@@ -36,6 +47,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 			lane := express.New(o)
 			go func() { _ = (&http.Server{Handler: h}).Serve(lane.Rest()) }() // Ends with Run.
 			go func() { _ = lane.Run(b.Context(), time.Second) }()            // Ends with the benchmark.
+			before := cpuTime(b)
 			b.SetParallelism(64)
 			b.RunParallel(func(p *testing.PB) {
 				c, err := net.Dial("tcp", l.Addr().String())
@@ -56,6 +68,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 					}
 				}
 			})
+			b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/float64(b.N)/1e3, "cpu-us/op")
 		})
 	}
 }

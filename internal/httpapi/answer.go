@@ -26,11 +26,16 @@ func appendJSON(dst []byte, v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
+// shortAnswer is up to where servers tell the length of an answer by themselves.
+const shortAnswer = 1 << 10
+
 // answerJSON writes JSON that is there already.
 func answerJSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if len(body) > shortAnswer {
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // A client that went away needs no answer.
 }
