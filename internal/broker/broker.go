@@ -84,7 +84,7 @@ type Broker struct {
 	now      func() time.Time
 	listener net.Listener
 	http     *sideDoor
-	httpAPI  *httpapi.Handler
+	httpAPI  *httpapi.API
 	debug    *sideDoor
 	metrics  http.Handler
 	counts   counts

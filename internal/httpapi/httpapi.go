@@ -64,8 +64,8 @@ type Doctor struct {
 // MaxCorrupt bounds the damages in one answer.
 const MaxCorrupt = 100
 
-// Handler answers the API.
-type Handler struct {
+// API is the handler of all requests.
+type API struct {
 	http.Handler
 	server *server
 }
@@ -75,10 +75,10 @@ const ProduceRoute = "POST /v1/topics/{topic}/produce"
 
 // Produce returns the handler of ProduceRoute alone, for whoever has found out
 // already that a request is one of those.
-func (h *Handler) Produce() http.Handler { return h.server.serve((*server).produce) }
+func (h *API) Produce() http.Handler { return h.server.serve((*server).produce) }
 
 // New returns the handler.
-func New(b Broker, services Services) *Handler {
+func New(b Broker, services Services) *API {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
@@ -96,7 +96,7 @@ func New(b Broker, services Services) *Handler {
 		mux.Handle(row.method+" "+row.path, s.serve(row.handle))
 	}
 	mux.Handle("/", s.serve(s.nothingHere(mux)))
-	return &Handler{mux, s}
+	return &API{mux, s}
 }
 
 func (s *server) doctor(w http.ResponseWriter, _ *http.Request) error {
