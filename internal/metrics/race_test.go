@@ -3,4 +3,4 @@
 package metrics_test
 
 // slowdown is about how much slower the race detector makes a test.
-const slowdown = 15
+const slowdown = 25
