@@ -104,6 +104,27 @@ func TestViews(t *testing.T) {
 	}
 }
 
+// A topic that is deleted while somebody asks for it leaves nothing behind.
+func TestDeletedMeanwhile(t *testing.T) {
+	d, c := newDirectory(t, config.Default())
+	broker := d.Broker
+	d.Broker = func() *config.Broker { // Between the look at the image and what is kept of it.
+		image, _, err := c.image.Apply(&metadata.TopicDeleted{ID: kafka.TopicID{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.image = image
+		d.Forget(kafka.TopicID{1})
+		return broker()
+	}
+	if _, code := d.ByName("orders"); code != kafka.ErrNone {
+		t.Error(code)
+	}
+	if n := d.Kept(); n != 0 {
+		t.Errorf("%d views kept", n)
+	}
+}
+
 func TestAutoCreate(t *testing.T) {
 	d, c := newDirectory(t, config.Default())
 	refused, err := d.AutoCreate(t.Context(), "orders", "new", "new", "", "bad name", metadata.OffsetsTopic)
