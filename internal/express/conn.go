@@ -158,7 +158,9 @@ func (c *conn) serveOne() bool {
 	}
 	r.SetPathValue(h.route.Param, h.param)
 	c.answer.begin()
-	h.route.Handler.ServeHTTP(&c.answer, r)
+	if c.aborted(h.route.Handler) {
+		return false
+	}
 	now := time.Now()
 	out, last := c.answer.encode(now, c.lane.stopped.Load())
 	if until := now.Add(c.lane.o.WriteTimeout); until.Sub(c.writeUntil) > deadlineStep {
@@ -171,6 +173,22 @@ func (c *conn) serveOne() bool {
 	c.use(end)
 	c.served = true
 	return true
+}
+
+// aborted calls a handler, and reports whether it wants the connection ended
+// without an answer. Any other panic goes on.
+func (c *conn) aborted(h http.Handler) (aborted bool) {
+	defer func() {
+		switch v := recover(); v {
+		case nil:
+		case http.ErrAbortHandler:
+			aborted = true
+		default:
+			panic(v)
+		}
+	}()
+	h.ServeHTTP(&c.answer, c.request)
+	return false
 }
 
 // use drops what was used of the buffer.

@@ -262,6 +262,26 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
+// A handler may end its connection without an answer, as net/http lets it.
+func TestAbort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := start(t, func(rw http.ResponseWriter, r *http.Request) {
+			if r.PathValue("topic") == "bad" {
+				_, _ = io.WriteString(rw, "half an ans")
+				panic(http.ErrAbortHandler)
+			}
+			echo(rw, r)
+		}, true)
+		defer w.end()
+		c := w.dial()
+		defer c.Close()
+		got := exchange(t, c, post("a", "", "x")+post("bad", "", "x")+post("a", "", "x"), 2)
+		if !strings.HasPrefix(got[0], "202") || got[1] != "no answer" {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
 // Stopping closes who asks for nothing at once, answers what has begun, and waits
 // no longer than the grace.
 func TestStop(t *testing.T) {
