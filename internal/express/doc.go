@@ -21,7 +21,8 @@
 // Handlers are called as net/http calls them, with these differences: the context
 // ends when the Lane stops, not when the client is gone; the body is in memory;
 // an answer is sent when the handler returns, cannot be flushed before, and its
-// Content-Type is not guessed; the Request is used again for the next one.
+// Content-Type is not guessed; the Request is used again for the next one, with
+// the same Header if the client sends the same, so a handler must not change it.
 //
 // Run owns all goroutines here and returns when they have ended. Deliberately
 // absent: TLS, limits on connections (netx.Limited), recovery from panics.
