@@ -16,14 +16,35 @@
 //	isr is a subset of maximalISR, which is a subset of the assigned replicas
 //	the leader itself is always in both
 //
+// What would break without the rules that look odd:
+//
+//   - A new leader knows a high watermark that may be older than what readers
+//     saw of its predecessor. A follower is let in only when it has all that the
+//     leader had when its epoch began: comparing with the high watermark alone
+//     would let one in that lacks acknowledged records, and elect it later.
+//   - A change that nobody has answered is neither forgotten nor taken for done:
+//     the controller may have granted it, and the answer may be lost.
+//   - A fetch of an earlier registration of a broker (KIP-903) may have been on
+//     its way since before that broker lost its disk. It counts for nothing.
+//
 // Deliberately absent: fetching, timers, and any word to the controller.
 package isr
 
 import (
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
+)
+
+// NoBrokerEpoch stands for a broker epoch that is not known.
+const NoBrokerEpoch kafka.BrokerEpoch = -1
+
+// The reasons for which a fetch counts for nothing.
+var (
+	ErrNotReplica = errors.New("the broker is no replica of the partition")
+	ErrStaleFetch = errors.New("the fetch is of an earlier registration of the broker")
 )
 
 // Options describe the partition at the moment this broker became its leader.
@@ -42,20 +63,44 @@ type Options struct {
 // replica is what the leader knows of one assigned replica.
 type replica struct {
 	id           kafka.BrokerID
-	syncedEnd    kafka.Offset // Unknown is kafka.NoOffset.
+	brokerEpoch  kafka.BrokerEpoch // Of its last fetch.
+	syncedEnd    kafka.Offset      // Unknown is kafka.NoOffset.
 	lastCaughtUp time.Time
 	// lastFetchEnd is the leader's log end at the previous fetch: a follower
 	// that reaches it was caught up at the time of that fetch, however fast
 	// the log grows.
 	lastFetchEnd  kafka.Offset
 	lastFetchTime time.Time
+	// notBefore is when it may be wanted in again after a refusal.
+	notBefore time.Time
+}
+
+// Member is a member of an ISR, with the registration that the leader knows it
+// by, if any.
+type Member struct {
+	ID          kafka.BrokerID
+	BrokerEpoch kafka.BrokerEpoch
 }
 
 // Change is an ISR that the leader wants; the controller compares and sets it
 // on PartitionEpoch.
 type Change struct {
-	ISR            []kafka.BrokerID
+	ISR            []Member
 	PartitionEpoch kafka.PartitionEpoch
+}
+
+// Fetch is a follower's fetch as the leader counts it.
+type Fetch struct {
+	From        kafka.BrokerID
+	BrokerEpoch kafka.BrokerEpoch
+	// SyncedEnd is where it fetches on: everything below is on its disk.
+	SyncedEnd kafka.Offset
+	// LogEndOffset is where the leader's log ends now.
+	LogEndOffset kafka.Offset
+	// Eligible says that the broker may become a member: it is not fenced, and
+	// BrokerEpoch is its registration now.
+	Eligible bool
+	Now      time.Time
 }
 
 // Leader holds the replication state of one partition on its leader. It is not
@@ -68,7 +113,10 @@ type Leader struct {
 	partitionEpoch kafka.PartitionEpoch
 	highWatermark  kafka.Offset
 	logEndOffset   kafka.Offset
-	maxLag         time.Duration
+	// epochStart is where the log ended when this epoch began. Whatever was
+	// acknowledged under an earlier epoch lies below.
+	epochStart kafka.Offset
+	maxLag     time.Duration
 }
 
 // NewLeader starts a leader's view.
@@ -79,10 +127,11 @@ func NewLeader(o Options) *Leader {
 		partitionEpoch: o.PartitionEpoch,
 		highWatermark:  o.HighWatermark,
 		logEndOffset:   o.LogEndOffset,
+		epochStart:     o.LogEndOffset,
 		maxLag:         o.MaxLag,
 	}
 	for _, id := range o.Replicas {
-		r := replica{id: id, syncedEnd: kafka.NoOffset}
+		r := newReplica(id)
 		if slices.Contains(o.ISR, id) {
 			r.lastCaughtUp = o.Now
 		}
@@ -96,9 +145,18 @@ func NewLeader(o Options) *Leader {
 	return l
 }
 
+func newReplica(id kafka.BrokerID) replica {
+	return replica{id: id, syncedEnd: kafka.NoOffset, brokerEpoch: NoBrokerEpoch}
+}
+
 // HighWatermark returns the first offset not known to be on every member of
 // the maximal ISR.
 func (l *Leader) HighWatermark() kafka.Offset { return l.highWatermark }
+
+// Settled reports whether the high watermark has reached what the log had when
+// this epoch began. Before that it may be lower than what readers were told by
+// the leader before (KIP-207).
+func (l *Leader) Settled() bool { return l.highWatermark >= l.epochStart }
 
 // ISR returns the committed ISR; the caller must not change it.
 func (l *Leader) ISR() []kafka.BrokerID { return l.isr }
@@ -106,6 +164,12 @@ func (l *Leader) ISR() []kafka.BrokerID { return l.isr }
 // InSync returns how many replicas the committed ISR has: what
 // min.insync.replicas is compared with.
 func (l *Leader) InSync() int { return len(l.isr) }
+
+// Replicas returns how many replicas are assigned.
+func (l *Leader) Replicas() int { return len(l.replicas) }
+
+// SetMaxLag replaces replica.lag.time.max.ms.
+func (l *Leader) SetMaxLag(d time.Duration) { l.maxLag = d }
 
 // Appended records that the leader's log now ends at logEndOffset and that
 // everything below syncedEnd is on the leader's disk. It reports whether the
@@ -117,36 +181,46 @@ func (l *Leader) Appended(logEndOffset, syncedEnd kafka.Offset) bool {
 	return l.maybeAdvance()
 }
 
-// Fetched records a follower's fetch at syncedEnd, which acknowledges
-// everything below it. It reports whether the high watermark moved, and the ISR
-// change that is wanted now, if any. A fetch of a broker that is no replica is
-// ignored.
-func (l *Leader) Fetched(from kafka.BrokerID, syncedEnd kafka.Offset, now time.Time) (bool, *Change) {
-	r := l.find(from)
-	if r == nil || from == l.self {
-		return false, nil
-	}
-	r.syncedEnd = syncedEnd
+// Fetched records a follower's fetch, which acknowledges everything below its
+// synced end. It reports whether the high watermark moved, and the ISR change
+// that is wanted from now on, if any.
+func (l *Leader) Fetched(f Fetch) (moved bool, wanted *Change, err error) {
+	r := l.find(f.From)
 	switch {
-	case syncedEnd >= l.logEndOffset:
-		r.lastCaughtUp = now
-	case syncedEnd >= r.lastFetchEnd && !r.lastFetchTime.IsZero():
+	case r == nil || f.From == l.self:
+		return false, nil, ErrNotReplica
+	case f.BrokerEpoch < r.brokerEpoch:
+		return false, nil, ErrStaleFetch
+	}
+	l.logEndOffset = max(l.logEndOffset, f.LogEndOffset)
+	r.brokerEpoch, r.syncedEnd = f.BrokerEpoch, f.SyncedEnd
+	switch {
+	case f.SyncedEnd >= l.logEndOffset:
+		r.lastCaughtUp = f.Now
+	case f.SyncedEnd >= r.lastFetchEnd && !r.lastFetchTime.IsZero():
 		r.lastCaughtUp = later(r.lastCaughtUp, r.lastFetchTime)
 	}
-	r.lastFetchEnd, r.lastFetchTime = l.logEndOffset, now
-	moved := l.maybeAdvance()
-	if l.pending == nil && !slices.Contains(l.isr, from) && syncedEnd >= l.highWatermark &&
-		r.caughtUpWithin(l.maxLag, now) {
-		l.pending = append(slices.Clone(l.isr), from)
+	r.lastFetchEnd, r.lastFetchTime = l.logEndOffset, f.Now
+	moved = l.maybeAdvance()
+	if l.pending == nil && f.Eligible && !slices.Contains(l.isr, f.From) && l.isInSync(r, f.Now) {
+		l.pending = append(slices.Clone(l.isr), f.From)
 		l.check()
-		return moved, &Change{ISR: slices.Clone(l.pending), PartitionEpoch: l.partitionEpoch}
+		return moved, l.Wanted(), nil
 	}
-	return moved, nil
+	return moved, nil, nil
+}
+
+// isInSync reports whether a follower may join: it has everything that can have
+// been acknowledged, under this leader or before it, and keeps up.
+func (l *Leader) isInSync(r *replica, now time.Time) bool {
+	return r.syncedEnd >= l.highWatermark && r.syncedEnd >= l.epochStart &&
+		r.caughtUpWithin(l.maxLag, now) && !now.Before(r.notBefore)
 }
 
 // Tick looks for members that have fallen behind and returns the smaller ISR
 // that is wanted, if any. The returned members stay in the ISR until Committed.
-func (l *Leader) Tick(now time.Time) *Change {
+func (l *Leader) Tick(logEndOffset kafka.Offset, now time.Time) *Change {
+	l.logEndOffset = max(l.logEndOffset, logEndOffset)
 	if l.pending != nil {
 		return nil
 	}
@@ -161,23 +235,62 @@ func (l *Leader) Tick(now time.Time) *Change {
 		return nil
 	}
 	l.pending = stay
-	return &Change{ISR: slices.Clone(stay), PartitionEpoch: l.partitionEpoch}
+	return l.Wanted()
 }
 
-// Committed records what the controller decided: the ISR of partitionEpoch. An
-// older decision is ignored. It reports whether the high watermark moved.
-func (l *Leader) Committed(isr []kafka.BrokerID, partitionEpoch kafka.PartitionEpoch) bool {
+// Wanted returns the change that waits for the controller's decision, or nil.
+func (l *Leader) Wanted() *Change {
+	if l.pending == nil {
+		return nil
+	}
+	c := &Change{PartitionEpoch: l.partitionEpoch}
+	for _, id := range l.pending {
+		c.ISR = append(c.ISR, Member{id, l.find(id).brokerEpoch})
+	}
+	return c
+}
+
+// Committed records what the controller decided: the ISR of partitionEpoch, and
+// the assigned replicas, nil for those that were. An older decision is ignored.
+// It reports whether the high watermark moved.
+func (l *Leader) Committed(replicas, isr []kafka.BrokerID, partitionEpoch kafka.PartitionEpoch) bool {
 	if partitionEpoch <= l.partitionEpoch {
 		return false
+	}
+	if replicas != nil {
+		l.assign(replicas)
 	}
 	l.isr, l.pending, l.partitionEpoch = slices.Clone(isr), nil, partitionEpoch
 	l.check()
 	return l.maybeAdvance()
 }
 
-// Refused records that the wanted change did not happen and may be asked for
-// again.
-func (l *Leader) Refused() { l.pending = nil }
+// assign keeps what is known of the replicas that stay.
+func (l *Leader) assign(replicas []kafka.BrokerID) {
+	next := make([]replica, 0, len(replicas))
+	for _, id := range replicas {
+		if r := l.find(id); r != nil {
+			next = append(next, *r)
+		} else {
+			next = append(next, newReplica(id))
+		}
+	}
+	l.replicas = next
+}
+
+// Refused records that the change that was wanted at a partition epoch did not
+// happen. Those that it would have let in are not wanted again before a time.
+func (l *Leader) Refused(partitionEpoch kafka.PartitionEpoch, notBefore time.Time) {
+	if partitionEpoch != l.partitionEpoch {
+		return
+	}
+	for _, id := range l.pending {
+		if !slices.Contains(l.isr, id) {
+			l.find(id).notBefore = notBefore
+		}
+	}
+	l.pending = nil
+}
 
 // SyncedEnd returns what a replica has acknowledged, or kafka.NoOffset.
 func (l *Leader) SyncedEnd(id kafka.BrokerID) kafka.Offset {

@@ -2,6 +2,7 @@ package isr_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -29,7 +30,15 @@ func TestScripts(t *testing.T) {
 				f := strings.Fields(line)
 				args := numbers(t, f[1:])
 				var want *isr.Change
+				var err error
 				switch f[0] {
+				case "lead-known": // lead-known self end synced high-watermark isr-size replicas...
+					all := brokers(args[5:])
+					l = isr.NewLeader(isr.Options{
+						Self: kafka.BrokerID(args[0]), LogEndOffset: kafka.Offset(args[1]),
+						SyncedEnd: kafka.Offset(args[2]), HighWatermark: kafka.Offset(args[3]),
+						Replicas: all, ISR: all[:args[4]], MaxLag: 10 * time.Second, Now: now,
+					})
 				case "lead": // lead self end synced replicas...; all are in the ISR
 					l = isr.NewLeader(isr.Options{
 						Self: kafka.BrokerID(args[0]), LogEndOffset: kafka.Offset(args[1]),
@@ -38,27 +47,49 @@ func TestScripts(t *testing.T) {
 					})
 				case "appended": // appended end synced
 					l.Appended(kafka.Offset(args[0]), kafka.Offset(args[1]))
-				case "fetched": // fetched broker end
-					_, want = l.Fetched(kafka.BrokerID(args[0]), kafka.Offset(args[1]), now)
+				case "fetched": // fetched broker end [broker-epoch]
+					f := isr.Fetch{
+						From: kafka.BrokerID(args[0]), SyncedEnd: kafka.Offset(args[1]), Eligible: true, Now: now,
+					}
+					if len(args) > 2 {
+						f.BrokerEpoch = kafka.BrokerEpoch(args[2])
+					}
+					_, want, err = l.Fetched(f)
 				case "tick": // tick seconds
 					now = now.Add(time.Duration(args[0]) * time.Second)
-					want = l.Tick(now)
+					want = l.Tick(0, now)
 				case "committed": // committed epoch isr...
-					l.Committed(brokers(args[1:]), kafka.PartitionEpoch(args[0]))
-				case "refused":
-					l.Refused()
+					l.Committed(nil, brokers(args[1:]), kafka.PartitionEpoch(args[0]))
+				case "assigned": // assigned epoch replicas...; the ISR stays
+					l.Committed(brokers(args[1:]), l.ISR(), kafka.PartitionEpoch(args[0]))
+				case "refused": // refused epoch seconds
+					l.Refused(kafka.PartitionEpoch(args[0]), now.Add(time.Duration(args[1])*time.Second))
 				default:
 					t.Fatalf("unknown command %q", f[0])
 				}
 				fmt.Fprintf(&out, "%-20s hw=%d isr=%v", strings.TrimSpace(line), l.HighWatermark(), l.ISR())
+				if !l.Settled() {
+					out.WriteString(" unsettled")
+				}
 				if want != nil {
-					fmt.Fprintf(&out, " wants %v at epoch %d", want.ISR, want.PartitionEpoch)
+					fmt.Fprintf(&out, " wants %v at epoch %d", members(want), want.PartitionEpoch)
+				}
+				if err != nil {
+					fmt.Fprintf(&out, " error: %v", err)
 				}
 				out.WriteByte('\n')
 			}
 			return out.String()
 		})
 	})
+}
+
+func members(c *isr.Change) []kafka.BrokerID {
+	var ids []kafka.BrokerID
+	for _, m := range c.ISR {
+		ids = append(ids, m.ID)
+	}
+	return ids
 }
 
 func numbers(t *testing.T, fields []string) []int64 {
@@ -108,12 +139,15 @@ func TestHighWatermark(t *testing.T) {
 			"fetch": func(t *rapid.T) {
 				id := rapid.SampledFrom(all[1:]).Draw(t, "follower")
 				ends[id] = kafka.Offset(rapid.Int64Range(int64(ends[id]), int64(end)).Draw(t, "end"))
-				_, c := l.Fetched(id, ends[id], now)
+				_, c, err := l.Fetched(isr.Fetch{From: id, SyncedEnd: ends[id], LogEndOffset: end, Eligible: true, Now: now})
+				if err != nil {
+					t.Fatal(err)
+				}
 				note(c)
 			},
 			"tick": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 900).Draw(t, "ms")) * time.Millisecond)
-				note(l.Tick(now))
+				note(l.Tick(end, now))
 			},
 			"decide": func(t *rapid.T) {
 				if pending == nil {
@@ -121,9 +155,9 @@ func TestHighWatermark(t *testing.T) {
 				}
 				if rapid.Bool().Draw(t, "granted") {
 					partitionEpoch++
-					l.Committed(pending.ISR, partitionEpoch)
+					l.Committed(nil, members(pending), partitionEpoch)
 				} else {
-					l.Refused()
+					l.Refused(partitionEpoch, now)
 				}
 				pending = nil
 			},
@@ -146,8 +180,10 @@ func TestHighWatermarkNeverFalls(t *testing.T) {
 		Self: 1, Replicas: []kafka.BrokerID{1, 2}, ISR: []kafka.BrokerID{1}, MaxLag: time.Second, Now: epoch,
 	})
 	l.Appended(10, 10)
-	l.Fetched(2, 3, epoch)
-	l.Committed([]kafka.BrokerID{1, 2}, 1)
+	if _, _, err := l.Fetched(isr.Fetch{From: 2, SyncedEnd: 3, Now: epoch}); err != nil {
+		t.Fatal(err)
+	}
+	l.Committed(nil, []kafka.BrokerID{1, 2}, 1)
 	if got := l.HighWatermark(); got != 10 {
 		t.Fatalf("high watermark fell to %d", got)
 	}
@@ -157,8 +193,9 @@ func TestHighWatermarkNeverFalls(t *testing.T) {
 func TestOutsiders(t *testing.T) {
 	l := isr.NewLeader(isr.Options{Self: 1, Replicas: []kafka.BrokerID{1}, ISR: []kafka.BrokerID{1}, Now: epoch})
 	l.Appended(10, 5)
-	if moved, want := l.Fetched(7, 10, epoch); moved || want != nil {
-		t.Fatalf("an outsider's fetch counted: moved %v, wants %v", moved, want)
+	moved, want, err := l.Fetched(isr.Fetch{From: 7, SyncedEnd: 10, Eligible: true, Now: epoch})
+	if moved || want != nil || !errors.Is(err, isr.ErrNotReplica) {
+		t.Fatalf("an outsider's fetch counted: moved %v, wants %v, %v", moved, want, err)
 	}
 	if got := l.HighWatermark(); got != 5 {
 		t.Fatalf("high watermark %d, want 5", got)
