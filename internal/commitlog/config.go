@@ -69,4 +69,7 @@ type AppendInfo struct {
 	LogAppendTimeMs int64 // -1 when records keep the producer's time.
 	LogStartOffset  kafka.Offset
 	Duplicate       bool // The batch was there already; nothing was written.
+	// LeaderEpoch is the epoch under which it was asked for. Package partition sets
+	// it; whoever waits for an acknowledgement waits under it.
+	LeaderEpoch kafka.LeaderEpoch
 }
