@@ -6,14 +6,20 @@ package api
 //	v9  current leader epoch (KIP-320)               v11 rack (KIP-392)
 //	v12 flexible, last fetched epoch (KIP-595)       v13 topics by id (KIP-516)
 //	v15 replica state (KIP-903)                      v16 node endpoints (KIP-951)
-//	v17 directory ids, v18 high watermark: of followers, ignored from consumers
+//	v17 directory ids   v18 a follower's high watermark (KIP-1166)
 //
 // The answer waits in the connection's write loop until it has min_bytes, or an
 // error to tell, or max_wait is over. It waits on the very partitions it names
 // and reads again only those whose high watermark moved. Record bytes are not
 // touched: the writer is handed file ranges.
 //
-// Deviations from Kafka: the answer never ends in part of a batch.
+// A consumer that names its rack is sent to a replica in sync that stands in it
+// (KIP-392), and is served by followers that hear from their leader. Followers'
+// fetches are in fetchreplica.go.
+//
+// Deviations from Kafka: the answer never ends in part of a batch. There is no
+// replica.selector.class to set: a consumer that names a rack wants it. One that
+// names none is not served by followers.
 
 import (
 	"context"
@@ -31,7 +37,16 @@ import (
 // fetchAPI answers Fetch requests.
 type fetchAPI struct {
 	s        *Services
+	memory   *memory
 	sessions *sessionCache
+	// replicas says that followers may fetch here: a listener for brokers only.
+	replicas bool
+}
+
+func newFetchAPI(s *Services, m *memory) *fetchAPI {
+	return &fetchAPI{s: s, memory: m, sessions: newSessionCache(s.Now, func() int {
+		return int(s.Broker().MaxIncrementalFetchSessionCacheSlots)
+	})}
 }
 
 // fetchEntry is one partition of one fetch.
@@ -41,9 +56,15 @@ type fetchEntry struct {
 	waiter partition.Waiter
 	// waiting says that waiter is registered with part.
 	waiting bool
-	result  partition.ReadResult
-	size    int
-	code    kafka.Code
+	// watermark waits for the high watermark where waiter waits for the log's end:
+	// for a follower that has readers.
+	watermark *partition.Waiter
+	result    partition.ReadResult
+	size      int
+	code      kafka.Code
+	// elsewhere is the replica that the consumer should read from, if sent says so.
+	elsewhere kafka.BrokerID
+	sent      bool
 }
 
 // fetchReply is the answer to one request.
@@ -63,14 +84,17 @@ type fetchReply struct {
 	total     int // Bytes of records collected.
 	// more says that a partition has more than it was allowed to give: then
 	// waiting for min_bytes would be waiting for nothing.
-	more    bool
+	more bool
+	// failed says that there is something to tell besides records.
 	failed  bool
 	started bool
+	rack    string // Of the consumer.
+	replica *replicaFetch
 }
 
 func (h *fetchAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
 	var req kmsg.FetchRequest
-	give, err := h.s.memory.read(ctx, w, &req)
+	give, err := h.memory.read(ctx, w, &req)
 	if err != nil {
 		return badRequest(w, err)
 	}
@@ -84,11 +108,16 @@ func (h *fetchAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
 	}
 	r.minBytes = min(int(req.MinBytes), r.maxBytes) // More could never be had.
 	if req.ReplicaID >= 0 || req.ReplicaState.ID >= 0 {
-		// Only brokers may fetch as replicas, and none does on this listener
-		// (CVE-2018-1288).
-		r.refuse(wantedOf(&req), kafka.ErrClusterAuthorizationFailed)
+		if !h.replicas {
+			// Only brokers may fetch as replicas, and none does on this listener
+			// (CVE-2018-1288).
+			r.refuse(wantedOf(&req), kafka.ErrClusterAuthorizationFailed)
+			return r
+		}
+		r.replica = h.replicaOf(w, &req)
 		return r
 	}
+	r.rack = req.Rack
 	wanted, code := h.sessions.begin(r, &req)
 	if r.code = code; code == kafka.ErrNone {
 		r.take(wanted)
@@ -119,13 +148,16 @@ func (r *fetchReply) refuse(wanted []*fetchedPartition, code kafka.Code) {
 
 // Done implements wire.Response.
 func (r *fetchReply) Done() bool {
+	if r.replica != nil {
+		r.beginReplica()
+	}
 	if r.code != kafka.ErrNone {
 		return true
 	}
 	for i := range r.entries {
 		e := &r.entries[i]
-		if !r.started || e.waiting && e.waiter.Fired() {
-			e.waiting = false
+		if !r.started || e.fired() {
+			e.stopWaiting()
 			r.read(e)
 		}
 	}
@@ -133,9 +165,25 @@ func (r *fetchReply) Done() bool {
 	return r.enough() || r.park()
 }
 
+// fired reports whether something that the entry waits for is there.
+func (e *fetchEntry) fired() bool {
+	return e.waiting && (e.waiter.Fired() || e.watermark != nil && e.watermark.Fired())
+}
+
+func (e *fetchEntry) stopWaiting() {
+	if !e.waiting {
+		return
+	}
+	e.waiting = false
+	e.part.StopWaiting(&e.waiter)
+	if e.watermark != nil {
+		e.part.StopWaiting(e.watermark)
+	}
+}
+
 // enough reports whether there is no reason to wait.
 func (r *fetchReply) enough() bool {
-	return r.total >= r.minBytes || r.more || r.failed || len(r.entries) == 0
+	return r.total >= r.minBytes || r.more || r.failed || len(r.entries) == 0 || r.replica.isCut()
 }
 
 // read collects one partition within the bytes that are left.
@@ -147,24 +195,61 @@ func (r *fetchReply) read(e *fetchEntry) {
 	if e.part == nil {
 		e.part, e.code = r.handler.s.fetchable(e.want)
 	}
-	if e.code == kafka.ErrNone {
+	if e.code == kafka.ErrNone && r.replica == nil && r.rack != "" {
+		e.elsewhere, e.sent = r.handler.s.nearest(e.part, r.rack, e.want.fetchOffset)
+	}
+	if e.code == kafka.ErrNone && !e.sent {
 		var err error
-		e.result, err = e.part.Read(partition.ReadOptions{
-			From: e.want.fetchOffset, Isolation: r.isolation, CurrentEpoch: e.want.leaderEpoch,
-			MaxBytes: min(int(e.want.maxBytes), r.maxBytes-r.total), MinOneBatch: r.total == 0,
-		})
+		e.result, err = r.readEntry(e)
 		e.code = fetchError(err)
 		e.size = e.result.Chunk.Size()
 		r.total += e.size
 		r.more = r.more || r.total > 0 && r.cutShort(e)
 	}
-	r.failed = r.failed || e.code != kafka.ErrNone
+	r.failed = r.failed || e.code != kafka.ErrNone || e.sent || r.replica.tells(e)
+}
+
+func (r *fetchReply) readEntry(e *fetchEntry) (partition.ReadResult, error) {
+	maxBytes, minOne := min(int(e.want.maxBytes), r.maxBytes-r.total), r.total == 0
+	if r.replica != nil {
+		return e.part.ReadAsReplica(r.replica.options(e.want, maxBytes, minOne, r.handler.s.Now()))
+	}
+	o := partition.ReadOptions{
+		From: e.want.fetchOffset, Isolation: r.isolation, CurrentEpoch: e.want.leaderEpoch,
+		MaxBytes: maxBytes, MinOneBatch: minOne,
+	}
+	if r.rack != "" {
+		o.Source, o.Now = partition.FollowerToo, r.handler.s.Now()
+	}
+	return e.part.Read(o)
+}
+
+// serves returns nil while the entry's partition may answer this reader.
+func (r *fetchReply) serves(e *fetchEntry) error {
+	if r.rack != "" {
+		return e.part.Serves(e.want.leaderEpoch, partition.FollowerToo, r.handler.s.Now())
+	}
+	return e.part.Leads(e.want.leaderEpoch)
+}
+
+// nearest returns the replica in a reader's rack that it should turn to instead
+// of this one, if this broker leads the partition and there is one (KIP-392).
+func (s *Services) nearest(p *partition.Partition, rack string, from kafka.Offset) (kafka.BrokerID, bool) {
+	image := s.image()
+	id, ok := p.Nearest(func(id kafka.BrokerID) bool {
+		b, known := image.Broker(id)
+		return known && !b.Fenced && b.Rack == rack
+	}, from)
+	return id, ok && id != s.NodeID
 }
 
 // cutShort reports whether there is more to read of a partition than was read.
 func (r *fetchReply) cutShort(e *fetchEntry) bool {
 	bound := e.result.HighWatermark
-	if r.isolation == partition.ReadCommitted {
+	switch {
+	case r.replica != nil:
+		bound = e.result.LogEndOffset
+	case r.isolation == partition.ReadCommitted:
 		bound = e.result.LastStableOffset
 	}
 	return e.want.fetchOffset < bound && e.result.Chunk.NextOffset() < bound
@@ -176,10 +261,10 @@ func (r *fetchReply) park() bool {
 	for i := range r.entries {
 		e := &r.entries[i]
 		for !e.waiting {
-			e.waiting = e.part.Wait(&e.waiter, r.wire, e.result.HighWatermark+1)
+			e.waiting = r.wait(e)
 			if e.waiting {
 				// Only now: a partition that resigned before wakes nobody.
-				if err := e.part.Leads(e.want.leaderEpoch); err != nil {
+				if err := r.serves(e); err != nil {
 					e.code, r.failed = fetchError(err), true
 				}
 				break
@@ -192,6 +277,15 @@ func (r *fetchReply) park() bool {
 	return r.failed
 }
 
+// wait registers for what would change the entry's answer. It returns false, and
+// registers nothing, if that is there already.
+func (r *fetchReply) wait(e *fetchEntry) bool {
+	if r.replica != nil {
+		return r.replica.wait(r, e)
+	}
+	return e.part.Wait(&e.waiter, r.wire, e.result.HighWatermark+1)
+}
+
 // Deadline implements wire.Response.
 func (r *fetchReply) Deadline() time.Time { return r.deadline }
 
@@ -199,10 +293,7 @@ func (r *fetchReply) Deadline() time.Time { return r.deadline }
 func (r *fetchReply) Encode(w *wire.Writer) error {
 	defer r.release()
 	for i := range r.entries {
-		if e := &r.entries[i]; e.waiting {
-			e.part.StopWaiting(&e.waiter)
-			e.waiting = false
-		}
+		r.entries[i].stopWaiting()
 	}
 	if r.session != nil {
 		r.session.answered(r)
@@ -218,10 +309,11 @@ func (r *fetchReply) Encode(w *wire.Writer) error {
 		}
 		return e.dst
 	})
-	r.encodeTopics(w, &e)
+	leaders := currentLeaders{image: r.handler.s.image()}
+	r.encodeTopics(w, &e, &leaders)
 	w.Append(func(dst []byte) []byte {
 		e.dst = dst
-		e.noTags()
+		e.nodeEndpoints(&leaders)
 		return e.dst
 	})
 	return nil
@@ -233,13 +325,13 @@ func (r *fetchReply) release() {
 		r.entries[i].result.Chunk.Release()
 	}
 	if r.session != nil {
-		r.session.end()
+		r.handler.sessions.end(r.session)
 	}
 }
 
 // encodeTopics writes the partitions that have something to say, grouped by
 // topic in runs, in the order of the fetch.
-func (r *fetchReply) encodeTopics(w *wire.Writer, e *encoder) {
+func (r *fetchReply) encodeTopics(w *wire.Writer, e *encoder, leaders *currentLeaders) {
 	send := make([]*fetchEntry, 0, len(r.entries))
 	topics := 0
 	for i := range r.entries {
@@ -263,6 +355,11 @@ func (r *fetchReply) encodeTopics(w *wire.Writer, e *encoder) {
 		}
 		for i, en := range send[:n] {
 			r.encodePartition(w, e, en, i == 0, n)
+			w.Append(func(dst []byte) []byte {
+				e.dst = dst
+				r.encodeTags(e, en, leaders)
+				return e.dst
+			})
 		}
 		w.Append(func(dst []byte) []byte {
 			e.dst = dst
@@ -273,8 +370,8 @@ func (r *fetchReply) encodeTopics(w *wire.Writer, e *encoder) {
 	}
 }
 
-// encodePartition writes one partition, the first of a topic behind the
-// topic's own header.
+// encodePartition writes one partition but for its tagged fields, the first of a
+// topic behind the topic's own header.
 func (r *fetchReply) encodePartition(w *wire.Writer, e *encoder, en *fetchEntry, first bool, n int) {
 	res := &en.result
 	if en.code != kafka.ErrNone && en.code != kafka.ErrOffsetOutOfRange {
@@ -304,7 +401,7 @@ func (r *fetchReply) encodePartition(w *wire.Writer, e *encoder, en *fetchEntry,
 			e.nullArray()
 		}
 		if r.version >= 11 {
-			e.int32(-1) // Preferred read replica.
+			e.int32(int32(en.preferred()))
 		}
 		e.bytesLen(en.size)
 		return e.dst
@@ -319,14 +416,38 @@ func (r *fetchReply) encodePartition(w *wire.Writer, e *encoder, en *fetchEntry,
 		w.Chunk(res.Chunk)
 		res.Chunk = commitlog.Chunk{} // The writer's now.
 	}
-	w.Append(func(dst []byte) []byte {
-		e.dst = dst
+}
+
+// encodeTags ends a partition: with where a follower's log parts from this one
+// (KIP-595), or with the leader to turn to, if there is one of these to tell.
+func (r *fetchReply) encodeTags(e *encoder, en *fetchEntry, leaders *currentLeaders) {
+	if at := en.result.Diverging; at != nil && e.flexible {
+		e.uvarint(1)
+		e.uvarint(0)         // The tag.
+		e.uvarint(4 + 8 + 1) // Its size.
+		e.int32(int32(at.LeaderEpoch))
+		e.int64(int64(at.EndOffset))
 		e.noTags()
-		return e.dst
-	})
+		return
+	}
+	if r.version >= 16 && r.replica == nil {
+		if leader, ok := leaders.of(en.want.topic, en.want.id, en.want.partition, en.code); ok {
+			e.currentLeader(1, leader)
+			return
+		}
+	}
+	e.noTags()
+}
+
+// preferred is the replica that a consumer should read from.
+func (e *fetchEntry) preferred() kafka.BrokerID {
+	if e.sent {
+		return e.elsewhere
+	}
+	return kafka.NoBroker
 }
 
 // worthSending says whether an incremental answer names the partition.
 func (e *fetchEntry) worthSending() bool {
-	return e.size > 0 || e.want.changed(e.result.HighWatermark, e.result.LogStartOffset, e.code)
+	return e.size > 0 || e.sent || e.result.Diverging != nil || e.want.changed(e.result.HighWatermark, e.result.LogStartOffset, e.code)
 }

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -20,6 +21,10 @@ type fetchedPartition struct {
 	fetchOffset kafka.Offset
 	maxBytes    int32
 	leaderEpoch kafka.LeaderEpoch
+	// Of a follower: the epoch of its last record, and the high watermark that it
+	// knows, if it wants to be told of a higher one at once.
+	lastEpoch     kafka.LeaderEpoch
+	highWatermark kafka.Offset
 
 	told              bool
 	toldHighWatermark kafka.Offset
@@ -62,9 +67,13 @@ type fetchSession struct {
 	order []*fetchedPartition // Those answered with records move to the end.
 	index map[partitionKey]*fetchedPartition
 
+	// arrived counts the requests of followers that came.
+	arrived atomic.Int64
+
 	// Guarded by the cache's lock.
 	lastUsed time.Time
-	counted  int // Of the cache's partitions.
+	counted  int         // Of the cache's partitions.
+	parked   *fetchReply // A follower's, between begin and end.
 }
 
 // sessionCache bounds the sessions of a broker. When it is full, the one unused
@@ -240,7 +249,8 @@ func wantedOf(req *kmsg.FetchRequest) []*fetchedPartition {
 
 func (p *fetchedPartition) take(rp *kmsg.FetchRequestTopicPartition) {
 	p.fetchOffset, p.maxBytes = kafka.Offset(rp.FetchOffset), rp.PartitionMaxBytes
-	p.leaderEpoch = kafka.LeaderEpoch(rp.CurrentLeaderEpoch)
+	p.leaderEpoch, p.lastEpoch = kafka.LeaderEpoch(rp.CurrentLeaderEpoch), kafka.LeaderEpoch(rp.LastFetchedEpoch)
+	p.highWatermark = kafka.Offset(rp.HighWatermark)
 }
 
 // update applies an incremental request's changes.
@@ -298,4 +308,9 @@ func (s *fetchSession) answered(r *fetchReply) {
 }
 
 // end lets the next request in.
-func (s *fetchSession) end() { s.inUse.Unlock() }
+func (c *sessionCache) end(s *fetchSession) {
+	c.mu.Lock()
+	s.parked = nil
+	c.mu.Unlock()
+	s.inUse.Unlock()
+}

@@ -35,7 +35,7 @@ func TestSessionsAreBoundedByPartitions(t *testing.T) {
 			t.Fatalf("a full fetch: %s", code)
 		}
 		if r.session != nil {
-			r.session.end()
+			c.end(r.session)
 		}
 		return r.sessionID
 	}

@@ -10,6 +10,7 @@ package api
 
 import (
 	"context"
+	"errors"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -56,6 +57,14 @@ func (s *Services) listOffset(
 		return out
 	case rp.Timestamp < 0 && !timestampKnown(rp.Timestamp, req.Version):
 		out.ErrorCode = int16(kafka.ErrUnsupportedVersion)
+		return out
+	}
+	byEnd := rp.Timestamp >= 0 || rp.Timestamp == latestTimestamp || rp.Timestamp == maxTimestamp
+	if err := p.Settled(); err != nil && byEnd {
+		// What would be told may be less than the leader before told (KIP-207).
+		if out.ErrorCode = int16(codeOf(err)); req.Version < 5 && errors.Is(err, partition.ErrNotSettled) {
+			out.ErrorCode = int16(kafka.ErrLeaderNotAvailable)
+		}
 		return out
 	}
 	bound := p.HighWatermark()
@@ -182,6 +191,9 @@ func (s *Services) deletePartitionRecords(topic string, i int32, to kafka.Offset
 			Code:    kafka.ErrPolicyViolation,
 			Message: "records of a topic that is only compacted cannot be deleted by offset",
 		}
+	}
+	if err := p.Settled(); err != nil {
+		return 0, err
 	}
 	if to == -1 {
 		to = p.HighWatermark()

@@ -14,11 +14,18 @@ package api
 // The answer waits in the connection's write loop while the next request is
 // appended, so pipelining costs nothing.
 //
+// An answer for acks=all is given under the leader epoch of the append: when it has
+// passed to another leader nobody here knows what became of the records, and the
+// client tries again (NOT_LEADER_OR_FOLLOWER). Too few replicas in sync are
+// NOT_ENOUGH_REPLICAS before the append, and NOT_ENOUGH_REPLICAS_AFTER_APPEND if
+// they were lost meanwhile.
+//
 // Deviations from Kafka: acks=all is answered after the sync. A request whose
 // partition was refused with acks=0 closes the connection, as in Kafka.
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 	"unsafe"
@@ -210,7 +217,7 @@ func (r *produceReply) Done() bool {
 	r.waitedOn = nil
 	for r.waiting > 0 {
 		p := &r.results[r.waiting-1]
-		if p.part == nil || p.part.HighWatermark() > p.info.LastOffset {
+		if p.part == nil || p.settle() {
 			r.waiting--
 			continue
 		}
@@ -218,14 +225,30 @@ func (r *produceReply) Done() bool {
 			continue
 		}
 		// Only now: a partition that resigned before the line above wakes nobody.
-		if err := p.part.Leads(kafka.NoLeaderEpoch); err != nil {
+		if p.settle() {
 			p.part.StopWaiting(&r.waiter)
-			p.code, p.message, _ = produceError(err)
-			p.part = nil
+			r.waiting--
 			continue
 		}
 		r.waitedOn = p.part
 		return false
+	}
+	return true
+}
+
+// settle decides whether what was appended is acknowledged, or will not be; false
+// if neither.
+func (p *produced) settle() bool {
+	err := p.part.Acknowledged(p.info.LeaderEpoch, p.info.LastOffset+1)
+	if errors.Is(err, partition.ErrNotYet) {
+		return false
+	}
+	if err != nil {
+		p.code, p.message, _ = produceError(err)
+		if p.code == kafka.ErrFencedLeaderEpoch {
+			p.code = kafka.ErrNotLeaderOrFollower // Which every producer knows.
+		}
+		p.part = nil
 	}
 	return true
 }
@@ -249,7 +272,7 @@ func (r *produceReply) settleLate() {
 	}
 	for ; r.waiting > 0; r.waiting-- {
 		p := &r.results[r.waiting-1]
-		if p.part != nil && p.part.HighWatermark() <= p.info.LastOffset {
+		if p.part != nil && !p.settle() {
 			p.code = kafka.ErrRequestTimedOut
 			p.message = "the records were written but not acknowledged by every in-sync replica in time"
 		}
@@ -258,6 +281,7 @@ func (r *produceReply) settleLate() {
 
 func (r *produceReply) appendTo(dst []byte) []byte {
 	e := encoder{dst: dst, flexible: r.version >= 9}
+	leaders := currentLeaders{image: r.handler.s.image()}
 	e.arrayLen(len(r.topics))
 	for _, t := range r.topics {
 		if r.version >= 13 {
@@ -267,15 +291,26 @@ func (r *produceReply) appendTo(dst []byte) []byte {
 		}
 		e.arrayLen(t.end - t.first)
 		for i := t.first; i < t.end; i++ {
-			r.appendResult(&e, &r.results[i])
+			p := &r.results[i]
+			r.appendResult(&e, p)
+			if leader, ok := leaders.of(t.name, t.id, p.index, p.code); ok && r.version >= 10 {
+				e.currentLeader(0, leader)
+			} else {
+				e.noTags()
+			}
 		}
 		e.noTags()
 	}
 	e.int32(0) // Throttle time.
-	e.noTags()
+	if r.version >= 10 {
+		e.nodeEndpoints(&leaders)
+	} else {
+		e.noTags()
+	}
 	return e.dst
 }
 
+// appendResult writes one partition, but for its tagged fields.
 func (r *produceReply) appendResult(e *encoder, p *produced) {
 	info := p.info
 	if p.code != kafka.ErrNone {
@@ -300,5 +335,4 @@ func (r *produceReply) appendResult(e *encoder, p *produced) {
 		}
 		e.nullableString(p.message)
 	}
-	e.noTags()
 }

@@ -21,9 +21,7 @@ type entry struct {
 // Kafka 4.4.
 func (s *Services) rows(m *memory) []entry {
 	produce := &produceAPI{s: s}
-	fetch := &fetchAPI{s: s, sessions: newSessionCache(s.Now, func() int {
-		return int(s.Broker().MaxIncrementalFetchSessionCacheSlots)
-	})}
+	fetch := newFetchAPI(s, m)
 	return []entry{
 		{kmsg.Produce, 3, 13, produce.handle},
 		{kmsg.Fetch, 4, 18, fetch.handle},

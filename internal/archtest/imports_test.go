@@ -52,10 +52,11 @@ func mayImport() map[string][]string {
 
 		"internal/topics":  in("config", "kafka", "metadata", "nearest", "partition", "record"),
 		"internal/keyring": in("commitlog", "idempotency", "kafka", "partition", "record", "topics"),
-		"internal/refusal": in("commitlog", "config", "group", "kafka", "metadata", "partition", "producerstate",
+		"internal/refusal": in("commitlog", "config", "group", "isr", "kafka", "metadata", "partition", "producerstate",
 			"quorum", "record"),
 		"internal/coordinator/groups": in("config", "coordinator", "coordinator/shard", "group", "kafka",
 			"metadata"),
+		"internal/insync":            in("isr", "kafka", "partition"),
 		"internal/fetcher":           in("commitlog", "kafka", "metadata", "netx", "partition", "record"),
 		"internal/coordinator":       in("coordinator/shard", "kafka", "metadata", "partition", "record"),
 		"internal/coordinator/shard": in("kafka"),
@@ -152,7 +153,7 @@ func TestFranzGoStaysAtTheEdge(t *testing.T) {
 	messages := []string{
 		"internal/wire", "internal/api", "internal/httpapi", "internal/fetcher", "internal/group",
 		"internal/txn", "internal/controller", "internal/controlplane", "internal/cli", "internal/session", "internal/topics",
-		"internal/coordinator/groups", "internal/peer",
+		"internal/coordinator/groups", "internal/peer", "internal/insync",
 	}
 	for _, s := range product(t) {
 		if within(s.dir(), "test") {

@@ -16,7 +16,7 @@ type Storage interface {
 	Delete(kafka.TopicIDPartition) error
 }
 
-// Applier makes the table follow the metadata image: it opens, leads, resigns
+// Applier makes the table follow the metadata image: it opens, leads, follows
 // and deletes partition replicas. Apply must be called for one image after the
 // other, by one goroutine at a time.
 type Applier struct {
@@ -30,6 +30,14 @@ type Applier struct {
 	// Led is told of each partition whose leadership this broker has just taken,
 	// Lost of each that it leads no more; both may be nil.
 	Led, Lost func(*Partition)
+	// Moved is told of each partition that has another leader than before, or the
+	// same under another epoch, or none any more; nil for nobody.
+	Moved func(*Partition)
+	// Wants is told of each partition led here that has begun to want another ISR;
+	// nil for nobody.
+	Wants func(*Partition)
+	// Eligible reports whether a broker may become a member of an ISR; nil for any.
+	Eligible func(kafka.BrokerID, kafka.BrokerEpoch) bool
 }
 
 // Apply follows a change of the image.
@@ -49,7 +57,7 @@ func (a *Applier) Apply(d metadata.Delta) {
 				}
 				continue
 			}
-			led = append(led, a.applyTopic(e, c.New)...)
+			led = append(led, a.applyTopic(e, c.New, &gone)...)
 		}
 	})
 	for _, p := range gone {
@@ -64,18 +72,22 @@ func (a *Applier) Apply(d metadata.Delta) {
 	}
 }
 
-// applyTopic opens what is new and hands each partition its leadership. It
-// returns the partitions that are led under a new epoch.
-func (a *Applier) applyTopic(e *Edit, t *metadata.Topic) []*Partition {
+// applyTopic opens what is new, gives each partition its role, and adds those that
+// were moved away to gone. It returns the partitions that are led under a new epoch.
+func (a *Applier) applyTopic(e *Edit, t *metadata.Topic, gone *[]*Partition) []*Partition {
 	config, settings := a.Configure(t)
 	var led []*Partition
 	for i := range t.Partitions {
 		mp := &t.Partitions[i]
-		if !slices.Contains(mp.Replicas, a.Self) {
-			continue
-		}
 		id := kafka.TopicIDPartition{ID: t.ID, Partition: int32(i)}
 		p := e.Get(id)
+		if !slices.Contains(mp.Replicas, a.Self) {
+			if p != nil {
+				e.Drop(p)
+				*gone = append(*gone, p)
+			}
+			continue
+		}
 		if p == nil {
 			var err error
 			if p, err = a.open(t.Name, id, config, settings); err != nil {
@@ -97,7 +109,9 @@ func (a *Applier) applyTopic(e *Edit, t *metadata.Topic) []*Partition {
 func (a *Applier) open(
 	topic string, id kafka.TopicIDPartition, config commitlog.Config, settings Settings,
 ) (*Partition, error) {
-	return New(Options{Topic: topic, ID: id, Self: a.Self, Settings: settings},
+	return New(Options{
+		Topic: topic, ID: id, Self: a.Self, Settings: settings, Wants: a.Wants, Eligible: a.Eligible,
+	},
 		func(onDurable func(kafka.Offset), onFailed func(error)) (*commitlog.Log, error) {
 			return a.Storage.Log(id, commitlog.Options{Config: config, OnDurable: onDurable, OnFailed: onFailed})
 		})
@@ -106,16 +120,22 @@ func (a *Applier) open(
 // lead gives a partition the role that the image names and reports whether it
 // leads under a new epoch.
 func (a *Applier) lead(p *Partition, mp *metadata.Partition) bool {
+	led := p.Leads(kafka.NoLeaderEpoch) == nil
 	if mp.Leader != a.Self {
-		if p.Leads(kafka.NoLeaderEpoch) == nil {
-			p.Resign(false)
-			if a.Lost != nil {
-				a.Lost(p)
-			}
+		fresh, err := p.BecomeFollower(Following{Leader: mp.Leader, LeaderEpoch: mp.LeaderEpoch})
+		if err != nil {
+			a.Logger.Error("leader not followed", "topic", p.topic, "partition", p.id.Partition,
+				"leader_epoch", mp.LeaderEpoch, "error", err)
+		}
+		if led && a.Lost != nil {
+			a.Lost(p)
+		}
+		if fresh {
+			a.moved(p)
 		}
 		return false
 	}
-	fresh := p.Leads(kafka.NoLeaderEpoch) != nil || p.LeaderEpoch() != mp.LeaderEpoch
+	fresh := !led || p.LeaderEpoch() != mp.LeaderEpoch
 	err := p.BecomeLeader(Leadership{
 		Replicas: mp.Replicas, ISR: mp.ISR, LeaderEpoch: mp.LeaderEpoch, PartitionEpoch: mp.PartitionEpoch,
 	}, a.Now())
@@ -124,7 +144,16 @@ func (a *Applier) lead(p *Partition, mp *metadata.Partition) bool {
 			"leader_epoch", mp.LeaderEpoch, "error", err)
 		return false
 	}
+	if fresh {
+		a.moved(p)
+	}
 	return fresh
+}
+
+func (a *Applier) moved(p *Partition) {
+	if a.Moved != nil {
+		a.Moved(p)
+	}
 }
 
 // Reconfigure applies the topics' configuration anew, after the broker's
@@ -157,6 +186,7 @@ func (a *Applier) delete(p *Partition) {
 	if a.Lost != nil {
 		a.Lost(p)
 	}
+	a.moved(p)
 	if err := a.Storage.Delete(p.id); err != nil {
 		a.Logger.Error("files of a deleted partition are still there", "topic", p.topic,
 			"partition", p.id.Partition, "error", err)

@@ -27,7 +27,7 @@ func (p *Partition) Await(
 	ctx context.Context, expired <-chan time.Time, under kafka.LeaderEpoch, target kafka.Offset,
 ) error {
 	if p.HighWatermark() >= target {
-		return p.Leads(under)
+		return p.Acknowledged(under, target)
 	}
 	var w Waiter
 	woken := make(wakeup, 1)
@@ -47,5 +47,5 @@ func (p *Partition) Await(
 			return ctx.Err()
 		}
 	}
-	return p.Leads(under)
+	return p.Acknowledged(under, target)
 }

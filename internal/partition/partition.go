@@ -11,14 +11,53 @@
 // Invariants:
 //
 //	0 <= logStartOffset <= lastStableOffset <= highWatermark <= logEndOffset
-//	the high watermark of one leader never falls
+//	the high watermark of one replica never falls, but when a leader elected
+//	unclean lacks what lies below it, which is logged
 //	a record is appended only under the leader epoch that the image names
+//	a follower's log, up to its end, is a prefix of the log of the leader whose
+//	epoch it follows, from the moment that leader answered its first fetch
+//	what a follower reports as its end is on its disk
+//	an acknowledged record is on the disk of every member of the ISR
+//
+// A replica is in one of three roles, and every change of the leader epoch ends
+// the wait of whoever waits on it, so that nothing is acknowledged or served
+// under an epoch on the word of another:
+//
+//	          image names this broker
+//	idle  --------------------------->  leading
+//	 |  \                               ^   |
+//	 |   image names another broker     |   | image names another, or none
+//	 |                    \             |   v
+//	 |                     +-------->  following
+//	 +--- topic deleted, replica moved away: deleted, for good
+//
+// What must not happen, and what prevents it:
+//
+//   - A follower cuts its log by its high watermark and is elected before it has
+//     caught up: acknowledged records are gone (KIP-101). It cuts where the
+//     leader's epoch history and its own part, and nowhere else (KIP-279): each
+//     fetch carries the epoch of the follower's last record, and the leader
+//     answers with where the two logs part instead of with records (KIP-595).
+//   - A leader that nobody follows any more goes on acknowledging (a zombie). Its
+//     followers' fetches carry a newer epoch and are refused, or go elsewhere;
+//     its high watermark stands still, since each member of its ISR holds it.
+//   - A waiting producer sees the high watermark of a later epoch pass its
+//     offset, where another record is now. Whoever waits checks the epoch that
+//     the append was made under, after it has read the high watermark.
+//   - A follower reports what a power loss takes away again. It fetches only
+//     from where its log is synced.
+//   - A fetch that was on its way while its sender restarted, or lost its disk,
+//     counts: it carries the broker epoch and is refused (KIP-903).
+//   - A follower too far behind joins the ISR: see package isr.
+//   - A reader is shown less than the leader before had shown: until the high
+//     watermark has reached what the log had when the epoch began, the latest
+//     offset is not told (Settled; KIP-207).
 //
 // Lock order: role (read or write) -> the log's own lock; progress is taken
 // alone or under role, never around the log. Waiters are woken without a lock.
 //
-// Deliberately absent: following another leader (package fetcher), and any
-// knowledge of the protocol's bytes.
+// Deliberately absent: fetching (package fetcher), asking the controller
+// (package insync), and any knowledge of the protocol's bytes.
 package partition
 
 import (
@@ -49,6 +88,14 @@ const (
 var (
 	ErrNotLeader = errors.New("this broker is not the partition's leader")
 	ErrDeleted   = errors.New("the partition was deleted")
+	// ErrNotFollower refuses what a follower does under a leader that it does not
+	// follow any more.
+	ErrNotFollower = errors.New("this broker does not follow that leader of the partition any more")
+	// ErrNotYet says that records are not acknowledged yet.
+	ErrNotYet = errors.New("the records are not on every in-sync replica yet")
+	// ErrNotSettled refuses to tell the latest offset under a leader that does not
+	// know yet how far its predecessor's readers got.
+	ErrNotSettled = errors.New("the new leader has not heard from its in-sync replicas yet: try again")
 )
 
 // FencedEpochError refuses a request made under an older leader epoch.
@@ -71,10 +118,19 @@ func (e *UnknownEpochError) Error() string {
 }
 
 // NotEnoughReplicasError refuses an append that acks=all could not protect.
-type NotEnoughReplicasError struct{ InSync, Min int }
+type NotEnoughReplicasError struct {
+	InSync, Min int
+	// Appended says that the records were written, and that replicas were lost
+	// meanwhile: they may be there or not after a failure.
+	Appended bool
+}
 
 // Error implements error.
 func (e *NotEnoughReplicasError) Error() string {
+	if e.Appended {
+		return fmt.Sprintf("the records were written, but only %d replicas are in sync and min.insync.replicas is %d: "+
+			"try again", e.InSync, e.Min)
+	}
 	return fmt.Sprintf("%d replicas are in sync and min.insync.replicas is %d: "+
 		"try again when more are back", e.InSync, e.Min)
 }
@@ -88,27 +144,47 @@ type Settings struct {
 
 // Partition is one partition replica on this broker.
 type Partition struct {
-	topic string
-	id    kafka.TopicIDPartition
-	self  kafka.BrokerID
-	log   *commitlog.Log
+	topic    string
+	id       kafka.TopicIDPartition
+	self     kafka.BrokerID
+	log      *commitlog.Log
+	wants    func(*Partition)
+	eligible func(kafka.BrokerID, kafka.BrokerEpoch) bool
 
 	// role is held for reading by appends, so that a change of leadership
 	// waits for those under way and fences those to come.
 	role        sync.RWMutex
-	leading     bool
+	standing    standing
 	deleted     bool
+	leader      kafka.BrokerID
 	leaderEpoch kafka.LeaderEpoch
 	settings    Settings
 
 	progress progress
 
-	// highWatermark mirrors progress for readers that take no lock.
+	// highWatermark mirrors progress for readers that take no lock, and is all
+	// there is of it on a follower. It is written under progress.mu.
 	highWatermark atomic.Int64
+	// broken says that the log failed: the replica plays no part any more. It takes
+	// no lock to set, since the committer does, for which a truncation waits.
+	broken atomic.Bool
+	// contact is when the leader that is followed was heard of; nil if never.
+	contact atomic.Pointer[Contact]
 
-	waiters waiters
-	traffic traffic
+	waiters  waiters // For the high watermark.
+	appended waiters // For the log's end: followers.
+	synced   waiters // For the log's synced end: this broker's own fetcher.
+	traffic  traffic
 }
+
+// standing is a replica's part in its partition.
+type standing int8
+
+const (
+	idle standing = iota // Nobody has said yet, or the log failed.
+	leading
+	following
+)
 
 // progress is the leader's view of the replicas, behind a lock of its own
 // because the committer reports to it while an append holds the log.
@@ -123,6 +199,12 @@ type Options struct {
 	ID       kafka.TopicIDPartition
 	Self     kafka.BrokerID
 	Settings Settings
+	// Wants is called, without a lock, when the leader has begun to want another
+	// ISR (WantedISR); nil for nobody. It must not block.
+	Wants func(*Partition)
+	// Eligible reports whether a broker may become a member of an ISR: it is not
+	// fenced, and this is its registration. nil for any.
+	Eligible func(kafka.BrokerID, kafka.BrokerEpoch) bool
 }
 
 // LogOpener opens the log of a partition with the given callbacks.
@@ -130,7 +212,10 @@ type LogOpener func(onDurable func(kafka.Offset), onFailed func(error)) (*commit
 
 // New opens the partition's log. The partition leads nothing until BecomeLeader.
 func New(o Options, open LogOpener) (*Partition, error) {
-	p := &Partition{topic: o.Topic, id: o.ID, self: o.Self, settings: o.Settings}
+	p := &Partition{
+		topic: o.Topic, id: o.ID, self: o.Self, settings: o.Settings, wants: o.Wants, eligible: o.Eligible,
+		leader: kafka.NoBroker, leaderEpoch: kafka.NoLeaderEpoch,
+	}
 	log, err := open(p.durable, p.failed)
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s-%d: %w", o.Topic, o.ID.Partition, err)
@@ -174,32 +259,41 @@ type Leadership struct {
 }
 
 // BecomeLeader takes the partition over under a new leader epoch, or takes in
-// a change of its ISR under the same one.
+// a change of its ISR or replicas under the same one.
 func (p *Partition) BecomeLeader(l Leadership, now time.Time) error {
 	p.role.Lock()
-	moved, err := p.becomeLeaderLocked(l, now)
+	fresh, moved, err := p.becomeLeaderLocked(l, now)
 	p.role.Unlock()
-	if moved {
+	switch {
+	case fresh:
+		p.wakeAll()
+	case moved:
 		p.waiters.advance(p.HighWatermark())
 	}
 	return err
 }
 
-func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (bool, error) {
-	if p.deleted {
-		return false, ErrDeleted
+func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (fresh, moved bool, err error) {
+	switch {
+	case p.deleted:
+		return false, false, ErrDeleted
+	case p.broken.Load():
+		return false, false, p.log.Err()
+	case l.LeaderEpoch < p.leaderEpoch:
+		return false, false, &FencedEpochError{l.LeaderEpoch, p.leaderEpoch}
 	}
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
-	if p.leading && l.LeaderEpoch == p.leaderEpoch {
-		moved := p.progress.leader.Committed(l.ISR, l.PartitionEpoch)
+	if p.standing == leading && l.LeaderEpoch == p.leaderEpoch {
+		moved := p.progress.leader.Committed(l.Replicas, l.ISR, l.PartitionEpoch)
 		p.publishLocked()
-		return moved, nil
+		return false, moved, nil
 	}
 	if err := p.log.BeginEpoch(l.LeaderEpoch); err != nil {
-		return false, fmt.Errorf("begin leader epoch %d of %s-%d: %w", l.LeaderEpoch, p.topic, p.id.Partition, err)
+		return false, false, fmt.Errorf("begin leader epoch %d of %s-%d: %w", l.LeaderEpoch, p.topic, p.id.Partition, err)
 	}
-	p.leading, p.leaderEpoch = true, l.LeaderEpoch
+	p.standing, p.leader, p.leaderEpoch = leading, p.self, l.LeaderEpoch
+	p.contact.Store(nil)
 	p.progress.leader = isr.NewLeader(isr.Options{
 		Self: p.self, Replicas: l.Replicas, ISR: l.ISR, PartitionEpoch: l.PartitionEpoch,
 		HighWatermark: max(p.HighWatermark(), p.log.LogStartOffset()),
@@ -207,7 +301,7 @@ func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (bool, error
 		MaxLag: p.settings.MaxLag, Now: now,
 	})
 	p.publishLocked()
-	return true, nil
+	return true, true, nil
 }
 
 // publishLocked mirrors the high watermark; progress.mu is held.
@@ -220,19 +314,37 @@ func (p *Partition) Configure(s Settings) {
 	p.role.Lock()
 	defer p.role.Unlock()
 	p.settings = s
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	if p.progress.leader != nil {
+		p.progress.leader.SetMaxLag(s.MaxLag)
+	}
 }
 
-// Resign ends leadership and wakes everything that waits, so that it finds out.
-// With deleted it is for good.
+// Resign ends leadership, or following, and wakes everything that waits, so that
+// it finds out. With deleted it is for good.
 func (p *Partition) Resign(deleted bool) {
 	p.role.Lock()
-	p.leading = false
+	p.standing, p.leader = idle, kafka.NoBroker
 	p.deleted = p.deleted || deleted
-	p.progress.mu.Lock()
-	p.progress.leader = nil
-	p.progress.mu.Unlock()
+	p.leadNoMoreLocked()
 	p.role.Unlock()
+	p.wakeAll()
+}
+
+// leadNoMoreLocked forgets what only a leader knows.
+func (p *Partition) leadNoMoreLocked() {
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	p.progress.leader = nil
+	p.contact.Store(nil)
+}
+
+// wakeAll wakes everything that waits.
+func (p *Partition) wakeAll() {
 	p.waiters.wakeAll()
+	p.appended.wakeAll()
+	p.synced.wakeAll()
 }
 
 // Leads returns nil if this broker leads the partition under the epoch the
@@ -244,6 +356,17 @@ func (p *Partition) Leads(believed kafka.LeaderEpoch) error {
 }
 
 func (p *Partition) leadsLocked(believed kafka.LeaderEpoch) error {
+	if err := p.fencedLocked(believed); err != nil {
+		return err
+	}
+	if p.standing != leading || p.broken.Load() {
+		return ErrNotLeader
+	}
+	return nil
+}
+
+// fencedLocked refuses what was asked under another leader epoch.
+func (p *Partition) fencedLocked(believed kafka.LeaderEpoch) error {
 	switch {
 	case p.deleted:
 		return ErrDeleted
@@ -251,8 +374,22 @@ func (p *Partition) leadsLocked(believed kafka.LeaderEpoch) error {
 		return &FencedEpochError{believed, p.leaderEpoch}
 	case believed > p.leaderEpoch:
 		return &UnknownEpochError{believed, p.leaderEpoch}
-	case !p.leading:
+	}
+	return nil
+}
+
+// Settled returns nil if this broker leads the partition and its high watermark
+// is no lower than what any leader before has told.
+func (p *Partition) Settled() error {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	switch {
+	case p.standing != leading || p.progress.leader == nil:
 		return ErrNotLeader
+	case !p.progress.leader.Settled():
+		return ErrNotSettled
 	}
 	return nil
 }
@@ -276,14 +413,16 @@ func (p *Partition) AppendUnder(
 	}
 	if acks == AcksAll && p.settings.MinInSync > 1 {
 		if n := p.inSync(); n < p.settings.MinInSync {
-			return commitlog.AppendInfo{}, &NotEnoughReplicasError{n, p.settings.MinInSync}
+			return commitlog.AppendInfo{}, &NotEnoughReplicasError{InSync: n, Min: p.settings.MinInSync}
 		}
 	}
 	info, err := p.log.AppendAsLeader(bs, p.leaderEpoch, now)
 	if err != nil {
 		return info, err
 	}
+	info.LeaderEpoch = p.leaderEpoch
 	p.traffic.noteAppended(bs, info)
+	p.appended.advance(p.log.LogEndOffset())
 	if end := p.log.ReportedEnd(); end > p.HighWatermark() {
 		p.durable(end) // The topic gave the sync up, or it is done already.
 	}
@@ -294,10 +433,28 @@ func (p *Partition) AppendUnder(
 func (p *Partition) EnoughInSync() error {
 	p.role.RLock()
 	defer p.role.RUnlock()
+	if p.settings.MinInSync <= 1 {
+		return nil // The leader itself.
+	}
 	if n := p.inSync(); n < p.settings.MinInSync {
-		return &NotEnoughReplicasError{n, p.settings.MinInSync}
+		return &NotEnoughReplicasError{InSync: n, Min: p.settings.MinInSync, Appended: true}
 	}
 	return nil
+}
+
+// Acknowledged tells whether what was appended under a leader epoch up to end is
+// as safe as acks=all promises: nil if so, ErrNotYet if it may become so.
+func (p *Partition) Acknowledged(under kafka.LeaderEpoch, end kafka.Offset) error {
+	// First the high watermark, then the epoch: leadership under one epoch is not
+	// interrupted, so what was read was of that epoch if it still lasts.
+	reached := p.HighWatermark() >= end
+	if err := p.Leads(under); err != nil {
+		return err
+	}
+	if !reached {
+		return ErrNotYet
+	}
+	return p.EnoughInSync()
 }
 
 func (p *Partition) inSync() int {
@@ -321,8 +478,12 @@ func (p *Partition) durable(end kafka.Offset) {
 	if moved {
 		p.waiters.advance(p.HighWatermark())
 	}
+	p.synced.advance(p.log.ReportedEnd())
 }
 
 // failed is the log's report that its disk is no good any more: nothing that
 // waits will be acknowledged.
-func (p *Partition) failed(error) { p.Resign(false) }
+func (p *Partition) failed(error) {
+	p.broken.Store(true)
+	p.wakeAll()
+}

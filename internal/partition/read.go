@@ -1,6 +1,8 @@
 package partition
 
 import (
+	"time"
+
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
 )
@@ -21,7 +23,23 @@ type ReadOptions struct {
 	MinOneBatch  bool // Return the first batch even if it is larger than MaxBytes.
 	Isolation    Isolation
 	CurrentEpoch kafka.LeaderEpoch // What the reader believes; kafka.NoLeaderEpoch for any.
+	Source       Source
+	Now          time.Time // For FollowerToo.
 }
+
+// Source says whose copy a reader takes.
+type Source int8
+
+const (
+	// LeaderOnly readers see what the leader knows, or an error.
+	LeaderOnly Source = iota
+	// FollowerToo readers also take a follower's that hears from its leader: less
+	// than replica.lag.time.max.ms old (KIP-392).
+	FollowerToo
+	// Anything is for readers who take what this replica has, however old: up to
+	// the last high watermark that it knew. Heard says how old it is.
+	Anything
+)
 
 // ReadResult is an answer to Read. The caller releases Chunk.
 type ReadResult struct {
@@ -29,6 +47,11 @@ type ReadResult struct {
 	HighWatermark    kafka.Offset
 	LastStableOffset kafka.Offset
 	LogStartOffset   kafka.Offset
+	// LogEndOffset is told to followers only.
+	LogEndOffset kafka.Offset
+	// Diverging, if not nil, says where a follower's log parts from the leader's;
+	// then nothing was read.
+	Diverging *EpochEnd
 }
 
 // Read returns whole batches from o.From on, as stored. Read_uncommitted
@@ -36,7 +59,7 @@ type ReadResult struct {
 // offset. An offset between the log's ends with nothing readable yet gives an
 // empty chunk.
 func (p *Partition) Read(o ReadOptions) (ReadResult, error) {
-	if err := p.Leads(o.CurrentEpoch); err != nil {
+	if err := p.Serves(o.CurrentEpoch, o.Source, o.Now); err != nil {
 		return ReadResult{}, err
 	}
 	r := ReadResult{HighWatermark: p.HighWatermark(), LogStartOffset: p.log.LogStartOffset()}
@@ -56,6 +79,27 @@ func (p *Partition) Read(o ReadOptions) (ReadResult, error) {
 	chunk, err := p.log.Read(o.From, o.MaxBytes, bound, o.MinOneBatch)
 	r.Chunk = chunk
 	return r, err
+}
+
+// Serves returns nil if a reader who believes in a leader epoch may read here.
+func (p *Partition) Serves(believed kafka.LeaderEpoch, from Source, now time.Time) error {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	switch {
+	case from == LeaderOnly || p.standing == leading && from == FollowerToo:
+		return p.leadsLocked(believed)
+	case from == Anything && p.deleted:
+		return ErrDeleted
+	case from == Anything:
+		return nil
+	}
+	if err := p.fencedLocked(believed); err != nil {
+		return err
+	}
+	if heard := p.Heard(); p.standing != following || heard.IsZero() || now.Sub(heard) > p.settings.MaxLag {
+		return ErrNotLeader
+	}
+	return nil
 }
 
 // EndOffsetForEpoch returns the largest leader epoch at or below the one asked

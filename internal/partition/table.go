@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -88,6 +89,23 @@ func (e *Edit) Put(p *Partition) {
 	copy(grown, ps)
 	grown[p.id.Partition] = p
 	e.next.byID[p.id.ID], e.next.byName[p.topic] = grown, grown
+}
+
+// Drop takes one partition out; the others of its topic stay.
+func (e *Edit) Drop(p *Partition) {
+	ps := slices.Clone(e.next.byID[p.id.ID])
+	if at(ps, p.id.Partition) != p {
+		return
+	}
+	ps[p.id.Partition] = nil
+	if !slices.ContainsFunc(ps, func(other *Partition) bool { return other != nil }) {
+		e.Remove(p.topic, p.id.ID)
+		return
+	}
+	e.next.byID[p.id.ID] = ps
+	if at(e.next.byName[p.topic], p.id.Partition) == p {
+		e.next.byName[p.topic] = ps
+	}
 }
 
 // Remove takes a topic out and returns its partitions. A topic of the same name

@@ -60,7 +60,7 @@ func (p *Partition) InSync() (inSync, wanted int, leads bool) {
 	defer p.role.RUnlock()
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
-	if !p.leading || p.progress.leader == nil {
+	if p.leadsLocked(kafka.NoLeaderEpoch) != nil || p.progress.leader == nil {
 		return 0, 0, false
 	}
 	return p.progress.leader.InSync(), p.settings.MinInSync, true

@@ -11,20 +11,26 @@ import (
 // Waker is what a Waiter wakes; it must not block.
 type Waker interface{ Wake() }
 
-// Waiter waits once for a partition's high watermark. It belongs to its caller,
-// which may use it again after it fired or was removed.
+// Waiter waits once for an offset of a partition: its high watermark (Wait), its
+// log's end (WaitAppended) or its log's synced end (WaitSynced). It belongs to its
+// caller, which may use it again after it fired or was removed.
 type Waiter struct {
 	waker  Waker
 	target kafka.Offset
 	fired  atomic.Bool
+	in     *waiters // Where it was added last.
 }
 
 // Fired reports whether the waiter fired since it was last added.
 func (w *Waiter) Fired() bool { return w.fired.Load() }
 
-// waiters are the waiters of one partition. Invariant: least is the smallest
-// target of all, so that an advance below it costs one comparison.
+// waiters are the waiters of one partition for one of its offsets. Invariant:
+// least is the smallest target of all, so that an advance below it costs one
+// comparison.
 type waiters struct {
+	// any is false only if all is empty, so that an advance of what nobody waits
+	// for costs one load.
+	any   atomic.Bool
 	mu    sync.Mutex
 	all   []*Waiter
 	least kafka.Offset
@@ -34,44 +40,74 @@ type waiters struct {
 // when the partition changes its role. It returns false, and registers nothing,
 // if that is so already.
 func (p *Partition) Wait(w *Waiter, waker Waker, target kafka.Offset) bool {
-	p.waiters.mu.Lock()
-	defer p.waiters.mu.Unlock()
-	// The high watermark is published before waiters are woken under this lock,
-	// so one of the two sides sees the other.
-	if p.HighWatermark() >= target {
-		return false
-	}
-	w.waker, w.target = waker, target
-	w.fired.Store(false)
-	if len(p.waiters.all) == 0 || target < p.waiters.least {
-		p.waiters.least = target
-	}
-	p.waiters.all = append(p.waiters.all, w)
-	return true
+	return p.waiters.add(w, waker, target, p.HighWatermark)
 }
+
+// WaitAppended is Wait for the log's end, whether it is synced or not.
+func (p *Partition) WaitAppended(w *Waiter, waker Waker, target kafka.Offset) bool {
+	return p.appended.add(w, waker, target, p.log.LogEndOffset)
+}
+
+// WaitSynced is Wait for the offset below which everything is as durable as the
+// topic asks for.
+func (p *Partition) WaitSynced(w *Waiter, waker Waker, target kafka.Offset) bool {
+	return p.synced.add(w, waker, target, p.log.ReportedEnd)
+}
+
+// HasReaders reports whether somebody waits for the high watermark.
+func (p *Partition) HasReaders() bool { return p.waiters.any.Load() }
 
 // StopWaiting removes w; it is no error if w has fired.
 func (p *Partition) StopWaiting(w *Waiter) {
-	p.waiters.mu.Lock()
-	defer p.waiters.mu.Unlock()
-	if i := slices.Index(p.waiters.all, w); i >= 0 {
-		last := len(p.waiters.all) - 1
-		p.waiters.all[i], p.waiters.all[last] = p.waiters.all[last], nil
-		p.waiters.all = p.waiters.all[:last]
+	if w.in != nil {
+		w.in.remove(w)
 	}
 }
 
-// advance fires what waits for highWatermark or less. A Wake is a non-blocking
-// send, so it is done under the lock and needs no list on the side.
-func (ws *waiters) advance(highWatermark kafka.Offset) {
+func (ws *waiters) add(w *Waiter, waker Waker, target kafka.Offset, now func() kafka.Offset) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if len(ws.all) == 0 || highWatermark < ws.least {
+	// An offset is published before any is loaded, and any is stored before the
+	// offset is loaded, so one of the two sides sees the other.
+	ws.any.Store(true)
+	if now() >= target {
+		ws.any.Store(len(ws.all) > 0)
+		return false
+	}
+	w.waker, w.target, w.in = waker, target, ws
+	w.fired.Store(false)
+	if len(ws.all) == 0 || target < ws.least {
+		ws.least = target
+	}
+	ws.all = append(ws.all, w)
+	return true
+}
+
+func (ws *waiters) remove(w *Waiter) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if i := slices.Index(ws.all, w); i >= 0 {
+		last := len(ws.all) - 1
+		ws.all[i], ws.all[last] = ws.all[last], nil
+		ws.all = ws.all[:last]
+		ws.any.Store(last > 0)
+	}
+}
+
+// advance fires what waits for reached or less. A Wake is a non-blocking send, so
+// it is done under the lock and needs no list on the side.
+func (ws *waiters) advance(reached kafka.Offset) {
+	if !ws.any.Load() {
+		return
+	}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if len(ws.all) == 0 || reached < ws.least {
 		return
 	}
 	kept, least := ws.all[:0], kafka.Offset(0)
 	for _, w := range ws.all {
-		if w.target <= highWatermark {
+		if w.target <= reached {
 			w.fire()
 			continue
 		}
@@ -82,6 +118,7 @@ func (ws *waiters) advance(highWatermark kafka.Offset) {
 	}
 	clear(ws.all[len(kept):])
 	ws.all, ws.least = kept, least
+	ws.any.Store(len(kept) > 0)
 }
 
 func (ws *waiters) wakeAll() {
@@ -92,6 +129,7 @@ func (ws *waiters) wakeAll() {
 	}
 	clear(ws.all)
 	ws.all = ws.all[:0]
+	ws.any.Store(false)
 }
 
 func (w *Waiter) fire() {

@@ -16,6 +16,7 @@ import (
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/group"
+	"github.com/strandline/strandline/internal/isr"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
@@ -38,6 +39,11 @@ func errorCodes() map[string]struct {
 	return map[string]row{
 		"kafka.Error":                           {&kafka.Error{Code: kafka.ErrPolicyViolation}, kafka.ErrPolicyViolation},
 		"partition.ErrNotLeader":                {partition.ErrNotLeader, kafka.ErrNotLeaderOrFollower},
+		"partition.ErrNotFollower":              {partition.ErrNotFollower, kafka.ErrNotLeaderOrFollower},
+		"partition.ErrNotSettled":               {partition.ErrNotSettled, kafka.ErrOffsetNotAvailable},
+		"partition.ErrNotYet":                   {partition.ErrNotYet, kafka.ErrOffsetNotAvailable},
+		"isr.ErrNotReplica":                     {isr.ErrNotReplica, kafka.ErrUnknownLeaderEpoch},
+		"isr.ErrStaleFetch":                     {isr.ErrStaleFetch, kafka.ErrNotLeaderOrFollower},
 		"partition.ErrDeleted":                  {partition.ErrDeleted, kafka.ErrUnknownTopicOrPartition},
 		"partition.FencedEpochError":            {&partition.FencedEpochError{}, kafka.ErrFencedLeaderEpoch},
 		"partition.UnknownEpochError":           {&partition.UnknownEpochError{}, kafka.ErrUnknownLeaderEpoch},
@@ -120,6 +126,7 @@ func TestEveryErrorHasACode(t *testing.T) {
 		{context.DeadlineExceeded, kafka.ErrRequestTimedOut},
 		{context.Canceled, kafka.ErrNotLeaderOrFollower},
 		{&os.PathError{Op: "write", Err: syscall.ENOSPC}, kafka.ErrKafkaStorageError},
+		{&partition.NotEnoughReplicasError{Appended: true}, kafka.ErrNotEnoughReplicasAfterAppend},
 		{syscall.EIO, kafka.ErrKafkaStorageError},
 		{errors.New("a surprise"), kafka.ErrUnknownServerError},
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/group"
+	"github.com/strandline/strandline/internal/isr"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
@@ -53,6 +54,8 @@ func CodeOf(err error) kafka.Code {
 		return kafka.ErrFencedLeaderEpoch
 	case errors.As(err, &unknown):
 		return kafka.ErrUnknownLeaderEpoch
+	case errors.As(err, &replicas) && replicas.Appended:
+		return kafka.ErrNotEnoughReplicasAfterAppend
 	case errors.As(err, &replicas):
 		return kafka.ErrNotEnoughReplicas
 	case errors.As(err, &outOf):
@@ -121,6 +124,12 @@ func rarelyCode(err error) kafka.Code {
 		return memberCode(member.Problem)
 	case errors.As(err, &stranger):
 		return kafka.ErrInvalidVoterKey
+	case errors.Is(err, partition.ErrNotSettled), errors.Is(err, partition.ErrNotYet):
+		return kafka.ErrOffsetNotAvailable
+	case errors.Is(err, isr.ErrNotReplica):
+		return kafka.ErrUnknownLeaderEpoch // The one who asks knows more of the metadata, or less.
+	case errors.Is(err, isr.ErrStaleFetch), errors.Is(err, partition.ErrNotFollower):
+		return kafka.ErrNotLeaderOrFollower
 	case errors.As(err, &notLeader), errors.Is(err, quorum.ErrStopped):
 		return kafka.ErrNotController
 	case errors.Is(err, quorum.ErrEntryTooLarge):

@@ -1,0 +1,147 @@
+package api
+
+// Fetch as followers send it, on a listener for brokers only.
+//
+// A follower's fetch offset acknowledges everything below it, so a fetch counts
+// when its turn has come: when every earlier answer of its connection is on its
+// way. It reads to the log's end, waits for the log's end, and is answered with
+// where its log parts from the leader's, if it does (KIP-595).
+//
+// A follower has one fetch under way that waits for records. When it wants to follow
+// more partitions meanwhile, or fewer, it sends the next one of its session at once:
+// the one before is then answered as it is. So a partition that has a new leader is
+// followed without waiting for records of others.
+
+import (
+	"math"
+	"time"
+	"unsafe"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/wire"
+)
+
+// ReplicaFetch returns the row of the table that answers followers' fetches, for a
+// listener that only brokers reach. Table must have been called before.
+func (s *Services) ReplicaFetch() wire.API {
+	h := newFetchAPI(s, newMemory(s.Broker().QueuedMaxRequestBytes))
+	h.replicas = true
+	return wire.API{
+		Name: kmsg.Fetch.Name(), Key: kmsg.Fetch.Int16(), Min: firstReplicaFetch, Max: 18,
+		FlexibleFrom: flexibleFrom(kmsg.Fetch), Handle: h.handle, Quick: true, LongPoll: true,
+	}
+}
+
+// firstReplicaFetch is the first version with the sender's broker epoch.
+const firstReplicaFetch = 15
+
+// replicaFetch is the part of a fetch that only followers have.
+type replicaFetch struct {
+	id    kafka.BrokerID
+	epoch kafka.BrokerEpoch
+	// request is what was asked for, until its turn has come.
+	request *kmsg.FetchRequest
+	// session is that of an incremental fetch, and turn its number there: when a
+	// later one has arrived, this one is cut short.
+	session *fetchSession
+	turn    int64
+}
+
+// noWatermark is what a follower sends that does not wait for the high watermark.
+const noWatermark = kafka.Offset(math.MaxInt64)
+
+// replicaOf takes a follower's request in, and cuts short the one before.
+func (h *fetchAPI) replicaOf(w *wire.Request, req *kmsg.FetchRequest) *replicaFetch {
+	f := &replicaFetch{
+		id: kafka.BrokerID(req.ReplicaState.ID), epoch: kafka.BrokerEpoch(req.ReplicaState.Epoch), request: req,
+	}
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	w.Charge(int64(n) * int64(unsafe.Sizeof(kmsg.FetchRequestTopicPartition{})))
+	if req.SessionEpoch > 0 {
+		f.session, f.turn = h.sessions.arrive(req.SessionID)
+	}
+	return f
+}
+
+// arrive counts a request of a session and wakes the one that is parked in it.
+func (c *sessionCache) arrive(id int32) (*fetchSession, int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessions[id]
+	if s == nil {
+		return nil, 0
+	}
+	turn := s.arrived.Add(1)
+	if s.parked != nil {
+		s.parked.wire.Wake()
+	}
+	return s, turn
+}
+
+// park notes the reply that holds a session, so that the next request wakes it.
+func (c *sessionCache) park(s *fetchSession, r *fetchReply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.parked = r
+}
+
+// beginReplica begins a follower's fetch when its turn has come.
+func (r *fetchReply) beginReplica() {
+	req := r.replica.request
+	if req == nil {
+		return
+	}
+	r.replica.request = nil
+	wanted, code := r.handler.sessions.begin(r, req)
+	if r.session != nil {
+		r.handler.sessions.park(r.session, r)
+	}
+	if r.code = code; code == kafka.ErrNone {
+		r.take(wanted)
+	}
+}
+
+// isCut reports whether a later request of the session has arrived.
+func (f *replicaFetch) isCut() bool {
+	return f != nil && f.session != nil && f.session.arrived.Load() > f.turn
+}
+
+// tells reports whether an entry has something to tell at once, besides records.
+func (f *replicaFetch) tells(e *fetchEntry) bool {
+	return f != nil && (e.result.Diverging != nil || e.result.HighWatermark > e.want.highWatermark)
+}
+
+func (f *replicaFetch) options(
+	want *fetchedPartition, maxBytes int, minOneBatch bool, now time.Time,
+) partition.ReplicaFetch {
+	return partition.ReplicaFetch{
+		Replica: f.id, BrokerEpoch: f.epoch, LeaderEpoch: want.leaderEpoch,
+		From: want.fetchOffset, LastEpoch: want.lastEpoch,
+		MaxBytes: maxBytes, MinOneBatch: minOneBatch, Now: now,
+	}
+}
+
+// wait registers for the log's end, and for the high watermark if the follower
+// wants to know of it.
+func (f *replicaFetch) wait(r *fetchReply, e *fetchEntry) bool {
+	if !e.part.WaitAppended(&e.waiter, r.wire, e.result.LogEndOffset+1) {
+		return false
+	}
+	if e.want.highWatermark == noWatermark {
+		return true
+	}
+	if e.watermark == nil {
+		e.watermark = &partition.Waiter{}
+	}
+	if !e.part.Wait(e.watermark, r.wire, max(e.want.highWatermark, e.result.HighWatermark)+1) {
+		e.part.StopWaiting(&e.waiter)
+		return false
+	}
+	return true
+}

@@ -1,0 +1,344 @@
+package fetcher_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/partition"
+)
+
+// TestReplication: what a leader appends is on every replica, byte by byte, before it
+// is acknowledged, and soon.
+func TestReplication(t *testing.T) {
+	replicated(t, 3, func(t *testing.T, w *world) {
+		w.create("orders", 2, 1, 2, 3)
+		for i := range 10 {
+			info := w.produce(1, "orders", int32(i%2), fmt.Sprint("value-", i))
+			if took := w.acked(1, "orders", int32(i%2), info); took > 50*time.Millisecond {
+				t.Errorf("record %d took %v", i, took)
+			}
+			for id := kafka.BrokerID(1); id <= 3; id++ {
+				if end := w.at(id, "orders", int32(i%2)).Log().DurableEnd(); end <= info.LastOffset {
+					t.Errorf("record %d was acknowledged, and on %d the log is durable to %d", i, id, end)
+				}
+			}
+		}
+		for i := range int32(2) {
+			w.same("orders", i, 1, 2, 3)
+		}
+	})
+}
+
+// TestIdleFollowers ask once per replica.fetch.wait.max.ms, and learn the high watermark
+// no later than that.
+func TestIdleFollowers(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 50, 1, 2)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+		<-time.After(600 * time.Millisecond)
+		if got := w.at(2, "orders", 0).HighWatermark(); got != 1 {
+			t.Errorf("the follower knows the high watermark %d", got)
+		}
+		before := w.nodes[2].asked(1)
+		<-time.After(10 * time.Second)
+		if asked := w.nodes[2].asked(1) - before; asked < 18 || asked > 22 {
+			t.Errorf("%d requests in 10 s", asked)
+		}
+		if n := w.nodes[1].asked(2); n != 0 {
+			t.Errorf("the leader asked its follower %d times", n)
+		}
+	})
+}
+
+// TestNewPartitionsDoNotWait: a partition that is new to a loop whose request waits for
+// records is followed at once.
+func TestNewPartitionsDoNotWait(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("first", 1, 1, 2)
+		w.acked(1, "first", 0, w.produce(1, "first", 0, "a"))
+		for i := range 5 {
+			<-time.After(time.Duration(100+i) * time.Millisecond) // The request is parked.
+			name := fmt.Sprint("later-", i)
+			w.create(name, 1, 1, 2)
+			if took := w.acked(1, name, 0, w.produce(1, name, 0, "a")); took > 50*time.Millisecond {
+				t.Errorf("the first record of %s took %v", name, took)
+			}
+		}
+	})
+}
+
+// TestFailover: a leader dies with records that nobody else has. The next one goes on
+// at once, and what was acknowledged is there; the old one comes back as a follower.
+func TestFailover(t *testing.T) {
+	replicated(t, 3, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2, 3)
+		w.create("others", 1, 2, 3) // So that 3 waits at 2 for records.
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+		w.acked(2, "others", 0, w.produce(2, "others", 0, "x"))
+		<-time.After(200 * time.Millisecond)
+		for id := kafka.BrokerID(2); id <= 3; id++ {
+			w.network.Partition(host(1), host(id))
+		}
+		w.produce(1, "orders", 0, "lost-1", "lost-2")
+		<-time.After(50 * time.Millisecond)
+		disk := w.crash(1, 100)
+		w.elect("orders", 0, 2, 2, 3)
+		if took := w.acked(2, "orders", 0, w.produce(2, "orders", 0, "b")); took > 50*time.Millisecond {
+			t.Errorf("the first record of the new leader took %v", took)
+		}
+		for id := kafka.BrokerID(2); id <= 3; id++ {
+			w.network.Heal(host(1), host(id))
+		}
+		w.restart(1, disk)
+		w.same("orders", 0, 1, 2, 3)
+		<-time.After(time.Second)
+		if got := w.members("orders", 0); !slices.Equal(got, []kafka.BrokerID{2, 3, 1}) {
+			t.Errorf("in sync: %v", got)
+		}
+		if text := w.log.String(); !strings.Contains(text, "the log is cut where it parts from the leader's") ||
+			strings.Contains(text, "are lost") {
+			t.Errorf("the log says:\n%s", text)
+		}
+	})
+}
+
+// TestPowerLoss of a follower, again and again: it comes back with what was synced, and
+// is in sync again.
+func TestPowerLoss(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2)
+		for i := range 5 {
+			w.acked(1, "orders", 0, w.produce(1, "orders", 0, fmt.Sprint("value-", i)))
+			if i%2 == 1 {
+				w.produce(1, "orders", 0, "in flight")
+			}
+			disk := w.crash(2, i*25)
+			w.change("orders", 0, func(p *metadata.Partition) { p.ISR = []kafka.BrokerID{1} })
+			w.acked(1, "orders", 0, w.produce(1, "orders", 0, "alone"))
+			w.restart(2, disk)
+			w.same("orders", 0, 1, 2)
+			<-time.After(time.Second)
+			if got := w.members("orders", 0); len(got) != 2 {
+				t.Fatalf("after %d power losses in sync: %v", i+1, got)
+			}
+		}
+	})
+}
+
+// TestSlowFollowerLeaves the ISR after replica.lag.time.max.ms, and what waits for it is
+// acknowledged; when it hears again it joins.
+func TestSlowFollowerLeaves(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+		w.network.Partition(host(1), host(2))
+		begin := time.Now()
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "b"))
+		if took := time.Since(begin); took < maxLag || took > 2*maxLag {
+			t.Errorf("a follower that is gone was dropped after %v", took)
+		}
+		if got := w.members("orders", 0); len(got) != 1 {
+			t.Errorf("in sync: %v", got)
+		}
+		w.network.Heal(host(1), host(2))
+		<-time.After(45 * time.Second) // The request that lost its answer ends.
+		if got := w.members("orders", 0); len(got) != 2 {
+			t.Errorf("in sync after the network is back: %v", got)
+		}
+		w.same("orders", 0, 1, 2)
+	})
+}
+
+// TestControllerAway: what is wanted is asked for again until there is an answer; until
+// then a follower that is wanted in counts.
+func TestControllerAway(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2)
+		w.mu.Lock()
+		w.away = true
+		w.mu.Unlock()
+		w.network.Partition(host(1), host(2))
+		info := w.produce(1, "orders", 0, "a")
+		<-time.After(3 * maxLag)
+		if err := w.at(1, "orders", 0).Acknowledged(info.LeaderEpoch, 1); err == nil {
+			t.Error("acknowledged by a leader alone, whose follower is in the ISR")
+		}
+		w.mu.Lock()
+		w.away = false
+		w.mu.Unlock()
+		w.acked(1, "orders", 0, info)
+		if got := w.members("orders", 0); len(got) != 1 {
+			t.Errorf("in sync: %v", got)
+		}
+	})
+}
+
+// TestTooFarBehind: a follower that was away while its leader deleted what it lacks
+// begins anew where the leader begins.
+func TestTooFarBehind(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+		disk := w.crash(2, 100)
+		w.change("orders", 0, func(p *metadata.Partition) { p.ISR = []kafka.BrokerID{1} })
+		for range 5 {
+			w.acked(1, "orders", 0, w.produce(1, "orders", 0, "b"))
+		}
+		w.must(w.at(1, "orders", 0).Log().DeleteRecords(4))
+		w.restart(2, disk)
+		w.same("orders", 0, 1, 2)
+		if got := w.at(2, "orders", 0).Log().LogStartOffset(); got != 4 {
+			t.Errorf("the follower's log starts at %d", got)
+		}
+	})
+}
+
+// TestNewReplica: a broker that becomes a replica gets everything.
+func TestNewReplica(t *testing.T) {
+	replicated(t, 3, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2)
+		for range 5 {
+			w.acked(1, "orders", 0, w.produce(1, "orders", 0, strings.Repeat("x", 400<<10)))
+		}
+		w.must(w.at(1, "orders", 0).Log().DeleteRecords(2))
+		w.change("orders", 0, func(p *metadata.Partition) { p.Replicas = []kafka.BrokerID{1, 2, 3} })
+		w.same("orders", 0, 1, 2, 3)
+		<-time.After(time.Second)
+		if got := w.members("orders", 0); len(got) != 3 {
+			t.Errorf("in sync: %v", got)
+		}
+	})
+}
+
+// TestZombieLeader: a leader that hears of no decision acknowledges nothing, and follows
+// when it hears again.
+func TestZombieLeader(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+		w.mu.Lock()
+		w.deaf[1] = true
+		w.mu.Unlock()
+		w.elect("orders", 0, 2, 2)
+		info := w.produce(1, "orders", 0, "never")
+		w.acked(2, "orders", 0, w.produce(2, "orders", 0, "b", "c"))
+		<-time.After(3 * maxLag)
+		if err := w.at(1, "orders", 0).Acknowledged(info.LeaderEpoch, info.LastOffset+1); err == nil {
+			t.Error("the zombie acknowledged")
+		}
+		w.hear(1)
+		w.same("orders", 0, 1, 2)
+		if err := w.at(1, "orders", 0).Acknowledged(info.LeaderEpoch, info.LastOffset+1); err == nil {
+			t.Error("what is gone is acknowledged")
+		}
+	})
+}
+
+// TestDeletedTopic: a topic goes while it is followed.
+func TestDeletedTopic(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		topic := w.create("orders", 3, 1, 2)
+		w.create("others", 1, 1, 2)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+		w.decide(&metadata.TopicDeleted{ID: topic.ID})
+		w.acked(1, "others", 0, w.produce(1, "others", 0, "a"))
+		<-time.After(time.Second)
+		if ids := w.nodes[2].dir.Logs(); len(ids) != 1 {
+			t.Errorf("logs of the follower: %v", ids)
+		}
+	})
+}
+
+// TestHighWatermarkNeverFalls, on any broker, while leadership goes round.
+func TestHighWatermarkNeverFalls(t *testing.T) {
+	replicated(t, 3, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2, 3)
+		known := map[kafka.BrokerID]kafka.Offset{}
+		check := func() {
+			for id := kafka.BrokerID(1); id <= 3; id++ {
+				p := w.at(id, "orders", 0)
+				now := p.HighWatermark()
+				if now < known[id] || now > p.Log().LogEndOffset() {
+					t.Errorf("broker %d: high watermark %d, was %d, log end %d", id, now, known[id], p.Log().LogEndOffset())
+				}
+				known[id] = now
+			}
+		}
+		for i := range 12 {
+			leader := kafka.BrokerID(i%3 + 1)
+			w.elect("orders", 0, leader, 1, 2, 3)
+			for n := range 5 {
+				info := w.produce(leader, "orders", 0, fmt.Sprint(i, "-", n))
+				if n != 4 {
+					w.acked(leader, "orders", 0, info)
+				}
+				check()
+			}
+		}
+		w.elect("orders", 0, 1, 1, 2, 3)
+		w.same("orders", 0, 1, 2, 3)
+		check()
+	})
+}
+
+// TestReadersAtAFollower hear of the high watermark at once once they are known to wait.
+func TestReadersAtAFollower(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2)
+		p := w.at(2, "orders", 0)
+		for i := range kafka.Offset(5) {
+			woken := make(wakes, 1)
+			var waiter partition.Waiter
+			if !p.Wait(&waiter, woken, i+1) {
+				t.Fatal("nothing to wait for")
+			}
+			<-time.After(700 * time.Millisecond)
+			w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+			begin := time.Now()
+			<-woken
+			if took := time.Since(begin); took > 50*time.Millisecond {
+				t.Errorf("record %d: the follower's reader heard of it %v later", i, took)
+			}
+			if heard := time.Since(p.Heard()); heard > 50*time.Millisecond {
+				t.Errorf("heard %v ago", heard)
+			}
+		}
+	})
+}
+
+// wakes counts wake-ups.
+type wakes chan struct{}
+
+func (w wakes) Wake() {
+	select {
+	case w <- struct{}{}:
+	default:
+	}
+}
+
+// TestManyPartitions of which few have records cost a request what these few cost.
+func TestManyPartitions(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 300, 1, 2)
+		for i := range int32(300) {
+			w.acked(1, "orders", i, w.produce(1, "orders", i, "a"))
+		}
+		for i := range int32(300) {
+			w.same("orders", i, 1, 2)
+		}
+		for i := range int32(300) {
+			w.elect("orders", i, 2-kafka.BrokerID(i%2), 1, 2)
+		}
+		for i := range int32(300) {
+			leader := 2 - kafka.BrokerID(i%2)
+			if took := w.acked(leader, "orders", i, w.produce(leader, "orders", i, "b")); took > 100*time.Millisecond {
+				t.Errorf("partition %d took %v", i, took)
+			}
+		}
+	})
+}

@@ -1,0 +1,129 @@
+package fetcher_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/netx"
+)
+
+// link is a connection to one broker that dials when it is needed, and fails what is
+// under way when it breaks.
+type link struct {
+	network netx.Network
+	addr    func() string
+
+	mu   sync.Mutex
+	conn *linkConn
+}
+
+// linkConn is one connection. Answers come in the order of requests.
+type linkConn struct {
+	conn net.Conn
+	next int32
+
+	mu      sync.Mutex
+	pending []*linkCall
+	err     error
+}
+
+type linkCall struct {
+	resp kmsg.Response
+	err  error
+	done chan struct{}
+}
+
+var errLinkDown = errors.New("the connection broke")
+
+// Do implements fetcher.Requester.
+func (l *link) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	call := &linkCall{done: make(chan struct{})}
+	if err := l.send(ctx, req, call); err != nil {
+		return nil, err
+	}
+	select {
+	case <-call.done:
+		return call.resp, call.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *link) send(ctx context.Context, req kmsg.Request, call *linkCall) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil || l.conn.failed() != nil {
+		conn, err := l.network.Dial(ctx, l.addr())
+		if err != nil {
+			return err
+		}
+		l.conn = &linkConn{conn: conn}
+		go l.conn.read() // Ends with the connection.
+	}
+	c := l.conn
+	req.SetVersion(req.MaxVersion())
+	call.resp = req.ResponseKind()
+	c.next++
+	frame := kmsg.NewRequestFormatter().AppendRequest(nil, req, c.next)
+	c.mu.Lock()
+	c.pending = append(c.pending, call)
+	c.mu.Unlock()
+	if _, err := c.conn.Write(frame); err != nil {
+		c.fail(err)
+	}
+	return nil
+}
+
+func (c *linkConn) failed() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+func (c *linkConn) fail(err error) {
+	_ = c.conn.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = errors.Join(errLinkDown, err)
+	for _, call := range c.pending {
+		call.err = c.err
+		close(call.done)
+	}
+	c.pending = nil
+}
+
+func (c *linkConn) read() {
+	for {
+		var head [4]byte
+		if _, err := io.ReadFull(c.conn, head[:]); err != nil {
+			c.fail(err)
+			return
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[:]))
+		if _, err := io.ReadFull(c.conn, body); err != nil {
+			c.fail(err)
+			return
+		}
+		c.mu.Lock()
+		call := c.pending[0]
+		c.pending = c.pending[1:]
+		call.err = call.resp.ReadFrom(body[5:]) // Behind the correlation id and the tags.
+		close(call.done)
+		c.mu.Unlock()
+	}
+}
+
+func (l *link) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		l.conn.fail(net.ErrClosed)
+		l.conn = nil
+	}
+}

@@ -1,0 +1,202 @@
+package partition
+
+import (
+	"time"
+
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/isr"
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// ReplicaFetch is a follower's fetch.
+type ReplicaFetch struct {
+	Replica     kafka.BrokerID
+	BrokerEpoch kafka.BrokerEpoch
+	// LeaderEpoch is the epoch under which it follows.
+	LeaderEpoch kafka.LeaderEpoch
+	// From is its synced log end, and LastEpoch the epoch of the record before, or
+	// kafka.NoLeaderEpoch.
+	From        kafka.Offset
+	LastEpoch   kafka.LeaderEpoch
+	MaxBytes    int
+	MinOneBatch bool // Return the first batch even if it is larger than MaxBytes.
+	Now         time.Time
+}
+
+// ReadAsReplica answers a follower: with whole batches from where its log ends, up
+// to the end of this one, or with where the two part. A fetch from where both agree
+// acknowledges everything below. The caller releases the result's chunk.
+func (p *Partition) ReadAsReplica(f ReplicaFetch) (ReadResult, error) {
+	r, wants, err := p.readAsReplica(f)
+	if wants && p.wants != nil {
+		p.wants(p)
+	}
+	return r, err
+}
+
+func (p *Partition) readAsReplica(f ReplicaFetch) (r ReadResult, wants bool, err error) {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	if err := p.leadsLocked(f.LeaderEpoch); err != nil {
+		return r, false, err
+	}
+	end := p.log.LogEndOffset()
+	r.LogStartOffset, r.LogEndOffset = p.log.LogStartOffset(), end
+	r.HighWatermark = p.HighWatermark()
+	r.LastStableOffset = r.HighWatermark
+	// A log that ends in a record of this very epoch is a prefix of this one.
+	if f.LastEpoch != kafka.NoLeaderEpoch && (f.LastEpoch != p.leaderEpoch || f.From > end) {
+		if r.Diverging, err = p.parting(f); err != nil || r.Diverging != nil {
+			return r, false, err
+		}
+	}
+	if f.From < r.LogStartOffset || f.From > end {
+		return r, false, &commitlog.OffsetOutOfRangeError{Offset: f.From, Start: r.LogStartOffset, End: end}
+	}
+	moved, wants, err := p.acknowledge(f, end)
+	if err != nil {
+		return r, false, err
+	}
+	r.HighWatermark = p.HighWatermark()
+	r.LastStableOffset = r.HighWatermark
+	if moved {
+		p.waiters.advance(r.HighWatermark)
+	}
+	if f.From < end {
+		r.Chunk, err = p.log.Read(f.From, f.MaxBytes, end, f.MinOneBatch)
+	}
+	return r, wants, err
+}
+
+// parting returns where a follower's log and this one part, nil if one is a prefix
+// of the other.
+func (p *Partition) parting(f ReplicaFetch) (*EpochEnd, error) {
+	epoch, end, err := p.log.EndOffsetForEpoch(f.LastEpoch)
+	switch {
+	case err != nil:
+		return nil, err
+	case epoch == kafka.NoLeaderEpoch || end == kafka.NoOffset:
+		return nil, &commitlog.OffsetOutOfRangeError{
+			Offset: f.From, Start: p.log.LogStartOffset(), End: p.log.LogEndOffset(),
+		}
+	case epoch < f.LastEpoch || end < f.From:
+		return &EpochEnd{epoch, end}, nil
+	}
+	return nil, nil
+}
+
+// acknowledge counts a fetch.
+func (p *Partition) acknowledge(f ReplicaFetch, end kafka.Offset) (moved, wants bool, err error) {
+	eligible := p.eligible == nil || p.eligible(f.Replica, f.BrokerEpoch)
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	moved, change, err := p.progress.leader.Fetched(isr.Fetch{
+		From: f.Replica, BrokerEpoch: f.BrokerEpoch, SyncedEnd: f.From, LogEndOffset: end,
+		Eligible: eligible, Now: f.Now,
+	})
+	if moved {
+		p.publishLocked()
+	}
+	return moved, change != nil, err
+}
+
+// WantedISR is an ISR that the leader of an epoch asks the controller for.
+type WantedISR struct {
+	LeaderEpoch kafka.LeaderEpoch
+	isr.Change
+}
+
+// WantedISR returns the change that waits for a decision, if any.
+func (p *Partition) WantedISR() (WantedISR, bool) {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	if p.standing != leading || p.progress.leader == nil {
+		return WantedISR{}, false
+	}
+	change := p.progress.leader.Wanted()
+	if change == nil {
+		return WantedISR{}, false
+	}
+	return WantedISR{p.leaderEpoch, *change}, true
+}
+
+// CheckLag looks for members of the ISR that have fallen behind, and reports
+// whether there may be any, now or later: the replica leads others.
+func (p *Partition) CheckLag(now time.Time) bool {
+	leads, wants := p.checkLag(now)
+	if wants && p.wants != nil {
+		p.wants(p)
+	}
+	return leads
+}
+
+func (p *Partition) checkLag(now time.Time) (leads, wants bool) {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	if p.standing != leading || p.progress.leader == nil {
+		return false, false
+	}
+	l := p.progress.leader
+	return l.Replicas() > 1, l.Tick(p.log.LogEndOffset(), now) != nil
+}
+
+// ISRCommitted takes in what the controller answered to the leader of an epoch.
+func (p *Partition) ISRCommitted(under kafka.LeaderEpoch, members []kafka.BrokerID, at kafka.PartitionEpoch) {
+	p.role.RLock()
+	moved := p.decided(under, func(l *isr.Leader) bool { return l.Committed(nil, members, at) })
+	p.role.RUnlock()
+	if moved {
+		p.waiters.advance(p.HighWatermark())
+	}
+}
+
+// ISRRefused notes that a wanted change did not happen. Those that it would have
+// let in are not wanted again before a time.
+func (p *Partition) ISRRefused(w WantedISR, notBefore time.Time) {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	p.decided(w.LeaderEpoch, func(l *isr.Leader) bool {
+		l.Refused(w.PartitionEpoch, notBefore)
+		return false
+	})
+}
+
+// decided passes a decision on to the leader of an epoch; role is held.
+func (p *Partition) decided(under kafka.LeaderEpoch, fn func(*isr.Leader) bool) bool {
+	if p.leadsLocked(under) != nil {
+		return false
+	}
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	moved := fn(p.progress.leader)
+	p.publishLocked()
+	return moved
+}
+
+// Nearest returns a replica in sync that a reader with its own idea of distance
+// should read from an offset on: the first, among those that near picks, with the
+// most records. The leader itself wins if it is near. It returns false if no such
+// replica is there, or this broker does not lead (KIP-392).
+func (p *Partition) Nearest(near func(kafka.BrokerID) bool, from kafka.Offset) (kafka.BrokerID, bool) {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	if p.standing != leading || p.progress.leader == nil {
+		return kafka.NoBroker, false
+	}
+	if near(p.self) {
+		return p.self, true
+	}
+	best, most := kafka.NoBroker, from-1
+	for _, id := range p.progress.leader.ISR() {
+		if end := p.progress.leader.SyncedEnd(id); end > most && id != p.self && near(id) {
+			best, most = id, end
+		}
+	}
+	return best, best != kafka.NoBroker
+}
