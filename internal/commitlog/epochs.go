@@ -34,10 +34,15 @@ func (h epochHistory) latest() kafka.LeaderEpoch {
 }
 
 // assign notes that epoch begins at start, unless it is known. An epoch that
-// never got a record is replaced.
+// never got a record is replaced, by an older one too: a leader that appended
+// nothing follows another, which has records of the epochs before.
 func (h epochHistory) assign(epoch kafka.LeaderEpoch, start kafka.Offset) (epochHistory, bool) {
+	dropped := false
+	for n := len(h); n > 0 && epoch >= 0 && h[n-1].StartOffset == start && h[n-1].LeaderEpoch > epoch; n-- {
+		h, dropped = h[:n-1], true
+	}
 	if epoch <= h.latest() || epoch < 0 {
-		return h, false
+		return h, dropped
 	}
 	for len(h) > 0 && h[len(h)-1].StartOffset >= start {
 		h = h[:len(h)-1]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -200,6 +201,8 @@ func (c *cluster) fetch(id kafka.BrokerID) []partition.Cut {
 		switch {
 		case err != nil:
 			c.t.Fatalf("broker %d fetches: %v", id, err)
+		case r.Diverging != nil && len(cuts) > 9:
+			c.t.Fatalf("broker %d cuts for ever: %+v", id, cuts)
 		case r.Diverging != nil:
 			cut, err := p.TruncateTo(f.LeaderEpoch, *r.Diverging)
 			if err != nil || cut.To >= cut.From {
@@ -352,6 +355,35 @@ func TestTwoFastElections(t *testing.T) {
 	}
 	c.same(1, 2)
 	c.watermark(1, 5)
+}
+
+// TestLeaderWithoutRecords: leadership goes from 1 to 2 and back before 2 has appended
+// anything or 1 has followed. What 2 then fetches is of an older epoch than its own.
+func TestLeaderWithoutRecords(t *testing.T) {
+	c := newCluster(t, 1, 2)
+	c.produce(1, "a")
+	c.fetch(2)
+	c.elect(1, 1, 2)
+	c.produce(1, "b", "c")
+	c.produce(1, "d")
+	c.elect(2, 1, 2)
+	c.elect(1, 1, 2)
+	if cuts := c.fetch(2); len(cuts) != 0 {
+		t.Errorf("cuts %+v", cuts)
+	}
+	c.fetch(2)
+	c.same(1, 2)
+	c.watermark(2, 4)
+	c.produce(1, "e")
+	c.fetch(2)
+	c.same(1, 2)
+	want, err := c.at(1).Log().Epochs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.at(2).Log().Epochs(); err != nil || !slices.Equal(got, want) {
+		t.Errorf("the follower's epochs are %v, its leader's %v, %v", got, want, err)
+	}
 }
 
 // TestElectedBeforeItKnewTheHighWatermark is KIP-101: a follower that crashes and is
