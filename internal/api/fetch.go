@@ -49,10 +49,13 @@ func newFetchAPI(s *Services, m *memory) *fetchAPI {
 	})}
 }
 
-// fetchEntry is one partition of one fetch.
+// fetchEntry is one partition of one fetch, or of all fetches in a follower's
+// session.
 type fetchEntry struct {
-	want   *fetchedPartition
-	part   *partition.Partition
+	want *fetchedPartition
+	part *partition.Partition
+	// due says that it is to be read.
+	due    bool
 	waiter partition.Waiter
 	// waiting says that waiter is registered with part.
 	waiting bool
@@ -65,6 +68,7 @@ type fetchEntry struct {
 	// elsewhere is the replica that the consumer should read from, if sent says so.
 	elsewhere kafka.BrokerID
 	sent      bool
+	held      heldEntry
 }
 
 // fetchReply is the answer to one request.
@@ -80,14 +84,13 @@ type fetchReply struct {
 	minBytes  int
 	maxBytes  int
 	deadline  time.Time
-	entries   []fetchEntry
+	entries   []*fetchEntry
 	total     int // Bytes of records collected.
 	// more says that a partition has more than it was allowed to give: then
 	// waiting for min_bytes would be waiting for nothing.
 	more bool
 	// failed says that there is something to tell besides records.
 	failed  bool
-	started bool
 	rack    string // Of the consumer.
 	replica *replicaFetch
 }
@@ -126,23 +129,26 @@ func (h *fetchAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
 }
 
 // fetchedBytes is what a fetch holds for each partition until it is answered.
-const fetchedBytes = int64(unsafe.Sizeof(fetchEntry{}) + unsafe.Sizeof(fetchedPartition{}) + unsafe.Sizeof(""))
+const fetchedBytes = int64(unsafe.Sizeof(fetchEntry{}) + unsafe.Sizeof(fetchedPartition{}) + unsafe.Sizeof("") +
+	unsafe.Sizeof((*fetchEntry)(nil)))
 
 // take makes an entry of each partition that is wanted.
 func (r *fetchReply) take(wanted []*fetchedPartition) {
 	r.wire.Charge(int64(len(wanted)) * fetchedBytes)
-	r.entries = make([]fetchEntry, len(wanted))
+	block := make([]fetchEntry, len(wanted))
+	r.entries = make([]*fetchEntry, len(wanted))
 	for i, want := range wanted {
-		r.entries[i].want = want
+		block[i].want, block[i].due = want, true
+		r.entries[i] = &block[i]
 	}
 }
 
 // refuse answers all partitions with one code.
 func (r *fetchReply) refuse(wanted []*fetchedPartition, code kafka.Code) {
 	r.take(wanted)
-	r.full, r.failed, r.started = true, true, true
-	for i := range r.entries {
-		r.entries[i].code = code
+	r.full, r.failed = true, true
+	for _, e := range r.entries {
+		e.code, e.due = code, false
 	}
 }
 
@@ -150,18 +156,17 @@ func (r *fetchReply) refuse(wanted []*fetchedPartition, code kafka.Code) {
 func (r *fetchReply) Done() bool {
 	if r.replica != nil {
 		r.beginReplica()
+		r.takeFired()
 	}
 	if r.code != kafka.ErrNone {
 		return true
 	}
-	for i := range r.entries {
-		e := &r.entries[i]
-		if !r.started || e.fired() {
+	for _, e := range r.entries {
+		if e.due || e.fired() {
 			e.stopWaiting()
 			r.read(e)
 		}
 	}
-	r.started = true
 	return r.enough() || r.park()
 }
 
@@ -183,15 +188,24 @@ func (e *fetchEntry) stopWaiting() {
 
 // enough reports whether there is no reason to wait.
 func (r *fetchReply) enough() bool {
-	return r.total >= r.minBytes || r.more || r.failed || len(r.entries) == 0 || r.replica.isCut()
+	return r.total >= r.minBytes || r.more || r.failed || r.isEmpty() || r.replica.isCut()
+}
+
+// isEmpty reports whether the reader follows nothing.
+func (r *fetchReply) isEmpty() bool {
+	if r.holds() {
+		return len(r.session.order) == 0
+	}
+	return len(r.entries) == 0
 }
 
 // read collects one partition within the bytes that are left.
 func (r *fetchReply) read(e *fetchEntry) {
 	r.total -= e.size
-	e.size = 0
+	e.size, e.due = 0, false
 	e.result.Chunk.Release()
 	e.result = partition.ReadResult{}
+	e.code = kafka.ErrNone
 	if e.part == nil {
 		e.part, e.code = r.handler.s.fetchable(e.want)
 	}
@@ -258,8 +272,7 @@ func (r *fetchReply) cutShort(e *fetchEntry) bool {
 // park registers with every partition and reports whether there is something
 // to send after all, because one moved in between.
 func (r *fetchReply) park() bool {
-	for i := range r.entries {
-		e := &r.entries[i]
+	for _, e := range r.entries {
 		for !e.waiting {
 			e.waiting = r.wait(e)
 			if e.waiting {
@@ -292,10 +305,14 @@ func (r *fetchReply) Deadline() time.Time { return r.deadline }
 // Encode implements wire.Response.
 func (r *fetchReply) Encode(w *wire.Writer) error {
 	defer r.release()
-	for i := range r.entries {
-		r.entries[i].stopWaiting()
+	if r.holds() {
+		r.settleHeld()
+	} else {
+		for _, e := range r.entries {
+			e.stopWaiting()
+		}
 	}
-	if r.session != nil {
+	if r.session != nil && r.replica == nil {
 		r.session.answered(r)
 	}
 	r.handler.s.errors.note(r.wire.Key, r.code)
@@ -321,8 +338,9 @@ func (r *fetchReply) Encode(w *wire.Writer) error {
 
 // release gives back the chunks that were not handed to the writer.
 func (r *fetchReply) release() {
-	for i := range r.entries {
-		r.entries[i].result.Chunk.Release()
+	for _, e := range r.entries {
+		e.result.Chunk.Release()
+		e.result.Chunk, e.size = commitlog.Chunk{}, 0
 	}
 	if r.session != nil {
 		r.handler.sessions.end(r.session)
@@ -334,8 +352,7 @@ func (r *fetchReply) release() {
 func (r *fetchReply) encodeTopics(w *wire.Writer, e *encoder, leaders *currentLeaders) {
 	send := make([]*fetchEntry, 0, len(r.entries))
 	topics := 0
-	for i := range r.entries {
-		en := &r.entries[i]
+	for _, en := range r.entries {
 		if r.code == kafka.ErrNone && (r.full || en.worthSending()) {
 			if len(send) == 0 || !send[len(send)-1].want.sameTopic(en.want) {
 				topics++

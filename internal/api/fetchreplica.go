@@ -11,6 +11,10 @@ package api
 // more partitions meanwhile, or fewer, it sends the next one of its session at once:
 // the one before is then answered as it is. So a partition that has a new leader is
 // followed without waiting for records of others.
+//
+// In a session a partition is read again only when there is something new of it
+// (fetchheld.go), so that a fetch costs what it brings, however many partitions the
+// follower follows.
 
 import (
 	"math"
@@ -69,7 +73,7 @@ func (h *fetchAPI) replicaOf(w *wire.Request, req *kmsg.FetchRequest) *replicaFe
 	return f
 }
 
-// arrive counts a request of a session and wakes the one that is parked in it.
+// arrive counts a request of a session and wakes the one that waits in it.
 func (c *sessionCache) arrive(id int32) (*fetchSession, int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,18 +81,11 @@ func (c *sessionCache) arrive(id int32) (*fetchSession, int64) {
 	if s == nil {
 		return nil, 0
 	}
-	turn := s.arrived.Add(1)
-	if s.parked != nil {
-		s.parked.wire.Wake()
+	turn := s.held.arrived.Add(1)
+	if w := s.held.waiting.Load(); w != nil {
+		w.Wake()
 	}
 	return s, turn
-}
-
-// park notes the reply that holds a session, so that the next request wakes it.
-func (c *sessionCache) park(s *fetchSession, r *fetchReply) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.parked = r
 }
 
 // beginReplica begins a follower's fetch when its turn has come.
@@ -99,17 +96,24 @@ func (r *fetchReply) beginReplica() {
 	}
 	r.replica.request = nil
 	wanted, code := r.handler.sessions.begin(r, req)
-	if r.session != nil {
-		r.handler.sessions.park(r.session, r)
+	if r.code = code; code != kafka.ErrNone {
+		return
 	}
-	if r.code = code; code == kafka.ErrNone {
+	if r.session == nil {
 		r.take(wanted)
+		return
 	}
+	r.session.held.waiting.Store(r.wire)
+	if r.full {
+		r.handler.sessions.replace(r.session, r.replica.id, r.replica.epoch)
+		r.session.held.hold(r.session, wanted)
+	}
+	r.takeHeld()
 }
 
 // isCut reports whether a later request of the session has arrived.
 func (f *replicaFetch) isCut() bool {
-	return f != nil && f.session != nil && f.session.arrived.Load() > f.turn
+	return f != nil && f.session != nil && f.session.held.arrived.Load() > f.turn
 }
 
 // tells reports whether an entry has something to tell at once, besides records.
@@ -127,19 +131,31 @@ func (f *replicaFetch) options(
 	}
 }
 
-// wait registers for the log's end, and for the high watermark if the follower
-// wants to know of it.
+// wait registers for the log's end, and for the high watermark: in a session, or if the
+// follower wants to be told at once.
 func (f *replicaFetch) wait(r *fetchReply, e *fetchEntry) bool {
-	if !e.part.WaitAppended(&e.waiter, r.wire, e.result.LogEndOffset+1) {
+	var records, watermark partition.Waker = r.wire, r.wire
+	prompt := e.want.highWatermark != noWatermark
+	if e.held.session != nil {
+		records, watermark = e, (*heldWatermark)(e)
+		if prompt {
+			watermark = e
+		}
+	}
+	if !e.part.WaitAppended(&e.waiter, records, e.result.LogEndOffset+1) {
 		return false
 	}
-	if e.want.highWatermark == noWatermark {
+	if !prompt && e.held.session == nil {
 		return true
 	}
 	if e.watermark == nil {
 		e.watermark = &partition.Waiter{}
 	}
-	if !e.part.Wait(e.watermark, r.wire, max(e.want.highWatermark, e.result.HighWatermark)+1) {
+	known := e.result.HighWatermark
+	if prompt {
+		known = max(known, e.want.highWatermark)
+	}
+	if !e.part.Wait(e.watermark, watermark, known+1) {
 		e.part.StopWaiting(&e.waiter)
 		return false
 	}

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -61,6 +62,7 @@ func TestReplicaFetch(t *testing.T) {
 		producer, follower := w.connect(), w.connect()
 		producer.write(topic, "a", "b")
 		all := producer.send(produceOf(9, "t", 0, batchOf("c")))
+		synctest.Wait()
 		got := onlyFetched(t, follower.fetched(followOf(topic, 0, -1)))
 		if v := valuesIn(t, got.RecordBatches); v != "a b c" || got.HighWatermark != 0 || got.DivergingEpoch.EndOffset != -1 {
 			t.Fatalf("values %q, high watermark %d, diverging %+v", v, got.HighWatermark, got.DivergingEpoch)

@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -25,6 +24,8 @@ type fetchedPartition struct {
 	// knows, if it wants to be told of a higher one at once.
 	lastEpoch     kafka.LeaderEpoch
 	highWatermark kafka.Offset
+	// entry is that of a follower's session.
+	entry *fetchEntry
 
 	told              bool
 	toldHighWatermark kafka.Offset
@@ -67,13 +68,12 @@ type fetchSession struct {
 	order []*fetchedPartition // Those answered with records move to the end.
 	index map[partitionKey]*fetchedPartition
 
-	// arrived counts the requests of followers that came.
-	arrived atomic.Int64
+	held heldSession // Of followers.
 
 	// Guarded by the cache's lock.
 	lastUsed time.Time
-	counted  int         // Of the cache's partitions.
-	parked   *fetchReply // A follower's, between begin and end.
+	counted  int // Of the cache's partitions.
+	gone     bool
 }
 
 // sessionCache bounds the sessions of a broker. When it is full, the one unused
@@ -224,6 +224,11 @@ func (c *sessionCache) removeLocked(id int32) {
 	if s := c.sessions[id]; s != nil {
 		c.partitions -= s.counted
 		delete(c.sessions, id)
+		s.gone = true
+		if s.inUse.TryLock() { // Else whoever uses it lets go at its end.
+			s.letGo()
+			s.inUse.Unlock()
+		}
 	}
 }
 
@@ -266,6 +271,7 @@ func (s *fetchSession) update(req *kmsg.FetchRequest) {
 				s.order = append(s.order, p)
 			}
 			p.take(&t.Partitions[j])
+			s.held.name(s, p)
 		}
 	}
 	gone := map[*fetchedPartition]bool{}
@@ -276,6 +282,7 @@ func (s *fetchSession) update(req *kmsg.FetchRequest) {
 			if p := s.index[key]; p != nil {
 				gone[p] = true
 				delete(s.index, key)
+				p.letGo()
 			}
 		}
 	}
@@ -288,8 +295,8 @@ func (s *fetchSession) update(req *kmsg.FetchRequest) {
 // all get their turn when an answer is full. The entries of r keep their order.
 func (s *fetchSession) answered(r *fetchReply) {
 	with := 0
-	for i := range r.entries {
-		if r.entries[i].size > 0 {
+	for _, e := range r.entries {
+		if e.size > 0 {
 			with++
 		}
 	}
@@ -298,9 +305,9 @@ func (s *fetchSession) answered(r *fetchReply) {
 	}
 	order := make([]*fetchedPartition, 0, len(r.entries))
 	for pass := range 2 {
-		for i := range r.entries {
-			if (r.entries[i].size > 0) == (pass == 1) {
-				order = append(order, r.entries[i].want)
+		for _, e := range r.entries {
+			if (e.size > 0) == (pass == 1) {
+				order = append(order, e.want)
 			}
 		}
 	}
@@ -310,7 +317,10 @@ func (s *fetchSession) answered(r *fetchReply) {
 // end lets the next request in.
 func (c *sessionCache) end(s *fetchSession) {
 	c.mu.Lock()
-	s.parked = nil
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	s.held.waiting.Store(nil)
+	if s.gone {
+		s.letGo()
+	}
 	s.inUse.Unlock()
 }

@@ -311,6 +311,30 @@ func TestReadersAtAFollower(t *testing.T) {
 	})
 }
 
+// TestEveryFollowerLearnsTheHighWatermark soon, although it moves after some of them were
+// told that there is nothing more, and then nothing happens.
+func TestEveryFollowerLearnsTheHighWatermark(t *testing.T) {
+	replicated(t, 3, func(t *testing.T, w *world) {
+		w.create("orders", 3, 1, 2, 3)
+		for i := range int32(3) {
+			w.acked(1, "orders", i, w.produce(1, "orders", i, "a"))
+		}
+		<-time.After(1100 * time.Millisecond)
+		for i := range int32(3) {
+			for id := kafka.BrokerID(2); id <= 3; id++ {
+				if got := w.at(id, "orders", i).HighWatermark(); got != 1 {
+					t.Errorf("broker %d knows %d of partition %d", id, got, i)
+				}
+			}
+		}
+		w.must(w.at(1, "orders", 0).Log().DeleteRecords(1))
+		<-time.After(1600 * time.Millisecond)
+		if got := w.at(3, "orders", 0).Log().LogStartOffset(); got != 1 {
+			t.Errorf("the follower's log starts at %d", got)
+		}
+	})
+}
+
 // wakes counts wake-ups.
 type wakes chan struct{}
 
@@ -324,17 +348,17 @@ func (w wakes) Wake() {
 // TestManyPartitions of which few have records cost a request what these few cost.
 func TestManyPartitions(t *testing.T) {
 	replicated(t, 2, func(t *testing.T, w *world) {
-		w.create("orders", 300, 1, 2)
-		for i := range int32(300) {
+		w.create("orders", 100, 1, 2)
+		for i := range int32(100) {
 			w.acked(1, "orders", i, w.produce(1, "orders", i, "a"))
 		}
-		for i := range int32(300) {
+		for i := range int32(100) {
 			w.same("orders", i, 1, 2)
 		}
-		for i := range int32(300) {
+		for i := range int32(100) {
 			w.elect("orders", i, 2-kafka.BrokerID(i%2), 1, 2)
 		}
-		for i := range int32(300) {
+		for i := range int32(100) {
 			leader := 2 - kafka.BrokerID(i%2)
 			if took := w.acked(leader, "orders", i, w.produce(leader, "orders", i, "b")); took > 100*time.Millisecond {
 				t.Errorf("partition %d took %v", i, took)

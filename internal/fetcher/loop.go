@@ -256,7 +256,7 @@ func (l *loop) take(ctx context.Context, c, next *call) {
 			"partitions", len(l.entries), "error", c.err)
 	}
 	l.broken = true
-	l.backoff = min(max(2*l.backoff, firstBackoff), l.f.o.Settings().Backoff)
+	l.backoff = min(max(2*l.backoff, firstBackoff), l.f.o.Settings().Backoff, longestOutage)
 	l.pause(ctx)
 }
 
@@ -274,23 +274,22 @@ func isSessionCode(code kafka.Code) bool {
 		code == kafka.ErrFetchSessionTopicIDError
 }
 
-// pause waits for the backoff, for ctx to end, or until what is followed changes.
+// pause waits for the backoff, for ctx to end, or until the metadata names the leader
+// again: it may have come back.
 func (l *loop) pause(ctx context.Context) {
 	timer := time.NewTimer(l.backoff)
 	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			return
-		case <-l.changed:
-			if l.reconcile(); len(l.entries) == 0 {
-				return
-			}
-		}
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-l.changed:
+		l.reconcile()
 	}
 }
+
+// longestOutage bounds the backoff after a request that failed: to dial a broker that is
+// not there costs little, and partitions wait for one that has come back.
+const longestOutage = 250 * time.Millisecond
 
 // append appends what an answer brings, cuts what parts from the leader's log, and
 // waits until what was appended is synced.

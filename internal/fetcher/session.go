@@ -15,6 +15,7 @@ import (
 type session struct {
 	id    int32 // Zero for none.
 	epoch int32 // Of the next request.
+	last  int32 // The one before, which the leader may forget.
 	// refused says that the leader has no room for a session.
 	refused bool
 	// told counts the entries that the leader knows of.
@@ -59,6 +60,9 @@ func (s *session) hasNews() bool {
 
 // reset begins the session anew: the leader knows nothing.
 func (s *session) reset(entries map[*partition.Partition]*entry) {
+	if s.id != 0 {
+		s.last = s.id
+	}
 	s.id, s.epoch, s.told, s.refused = 0, 0, 0, false
 	clear(s.news)
 	for _, e := range entries {
@@ -104,6 +108,7 @@ func (s *session) request(
 	b := requestBuilder{req: req, session: s, topics: map[kafka.TopicID]int{}, forgotten: map[kafka.TopicID]int{}}
 	names := map[*entry]bool{}
 	if s.id == 0 {
+		req.SessionID = s.last
 		if !s.refused {
 			req.MaxWaitMillis = 0 // So that there is a session soon, to overtake it in.
 		}

@@ -218,16 +218,23 @@ func (l *Leader) isInSync(r *replica, now time.Time) bool {
 }
 
 // Tick looks for members that have fallen behind and returns the smaller ISR
-// that is wanted, if any. The returned members stay in the ISR until Committed.
+// that is wanted, if any. Until Committed all stay in the ISR. It must be called
+// more often than the lag that is allowed.
 func (l *Leader) Tick(logEndOffset kafka.Offset, now time.Time) *Change {
 	l.logEndOffset = max(l.logEndOffset, logEndOffset)
+	for i := range l.replicas {
+		// One that has everything need not fetch to say so again.
+		if r := &l.replicas[i]; r.syncedEnd >= l.logEndOffset {
+			r.lastCaughtUp = now
+		}
+	}
 	if l.pending != nil {
 		return nil
 	}
 	var stay []kafka.BrokerID
 	for _, id := range l.isr {
 		r := l.find(id)
-		if id == l.self || r.syncedEnd >= l.logEndOffset || r.caughtUpWithin(l.maxLag, now) {
+		if id == l.self || r.caughtUpWithin(l.maxLag, now) {
 			stay = append(stay, id)
 		}
 	}

@@ -52,6 +52,8 @@ type ReadResult struct {
 	// Diverging, if not nil, says where a follower's log parts from the leader's;
 	// then nothing was read.
 	Diverging *EpochEnd
+	// Outside says that the follower is not in the ISR.
+	Outside bool
 }
 
 // Read returns whole batches from o.From on, as stored. Read_uncommitted

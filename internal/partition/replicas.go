@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"slices"
 	"time"
 
 	"github.com/strandline/strandline/internal/commitlog"
@@ -53,7 +54,7 @@ func (p *Partition) readAsReplica(f ReplicaFetch) (r ReadResult, wants bool, err
 	if f.From < r.LogStartOffset || f.From > end {
 		return r, false, &commitlog.OffsetOutOfRangeError{Offset: f.From, Start: r.LogStartOffset, End: end}
 	}
-	moved, wants, err := p.acknowledge(f, end)
+	moved, wants, err := p.acknowledge(f, end, &r)
 	if err != nil {
 		return r, false, err
 	}
@@ -86,7 +87,7 @@ func (p *Partition) parting(f ReplicaFetch) (*EpochEnd, error) {
 }
 
 // acknowledge counts a fetch.
-func (p *Partition) acknowledge(f ReplicaFetch, end kafka.Offset) (moved, wants bool, err error) {
+func (p *Partition) acknowledge(f ReplicaFetch, end kafka.Offset, r *ReadResult) (moved, wants bool, err error) {
 	eligible := p.eligible == nil || p.eligible(f.Replica, f.BrokerEpoch)
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
@@ -97,6 +98,7 @@ func (p *Partition) acknowledge(f ReplicaFetch, end kafka.Offset) (moved, wants 
 	if moved {
 		p.publishLocked()
 	}
+	r.Outside = !slices.Contains(p.progress.leader.ISR(), f.Replica)
 	return moved, change != nil, err
 }
 
