@@ -26,6 +26,7 @@ type heldSession struct {
 	arrived atomic.Int64
 	// waiting is the request that holds the session.
 	waiting atomic.Pointer[wire.Request]
+	// Written under the cache's lock, by the session's owner.
 	replica kafka.BrokerID
 	epoch   kafka.BrokerEpoch
 	holds   bool // It is a follower's.
@@ -75,7 +76,6 @@ func (h *heldSession) wake(e *fetchEntry) {
 
 // hold makes the entries of a new session.
 func (h *heldSession) hold(s *fetchSession, wanted []*fetchedPartition) {
-	h.holds = true
 	for _, want := range wanted {
 		want.entry = &fetchEntry{want: want, held: heldEntry{session: s}}
 		h.list(want.entry)
