@@ -33,10 +33,11 @@ import (
 // virtual time. The controller is the test, which sees to it that decisions reach the
 // brokers it has not cut off.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	network *netx.Memory
 	nodes   map[kafka.BrokerID]*node
 	log     *lockedLog
+	level   slog.Level
 
 	mu    sync.Mutex // Of decisions.
 	state *controller.State
@@ -150,7 +151,7 @@ func (n *node) epoch() kafka.BrokerEpoch {
 // start starts a broker on a disk. It has heard of nothing yet.
 func (w *world) start(id kafka.BrokerID, disk *memfs.FS) *node {
 	w.t.Helper()
-	logger := slog.New(slog.NewTextHandler(w.log, nil)).With("node", id)
+	logger := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: w.level})).With("node", id)
 	dir, err := commitlog.OpenDir(disk, commitlog.DirOptions{
 		Fresh: commitlog.Meta{ClusterID: "cluster", NodeID: id, DirectoryID: fmt.Sprint("directory-", id)}, BallastBytes: -1,
 	})
@@ -380,7 +381,7 @@ func (w *world) at(id kafka.BrokerID, topic string, i int32) *partition.Partitio
 }
 
 // batch builds a batch of values.
-func batch(t *testing.T, values ...string) []record.Batch {
+func batch(t testing.TB, values ...string) []record.Batch {
 	t.Helper()
 	b := record.NewBuilder(record.CodecNone, 0)
 	for _, v := range values {
