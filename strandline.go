@@ -15,9 +15,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 
 	"github.com/strandline/strandline/internal/broker"
+	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 	"github.com/strandline/strandline/internal/vfs/osfs"
@@ -42,10 +44,28 @@ type Config struct {
 	NodeID int32
 	// Rack is where this broker stands (broker.rack).
 	Rack string
+	// ClusterListen is the address for the other brokers of a cluster; empty runs
+	// this broker alone. ClusterAdvertise is the host:port that they are told, empty
+	// the address listened on. Voters are the brokers that elect the controller, with
+	// the addresses of their cluster listeners: the same on each of them at the first
+	// start, at which all of them have to be there. A broker that is none of them
+	// joins those.
+	ClusterListen    string
+	ClusterAdvertise string
+	Voters           []Voter
+	// ClusterListener, if set, is listened on in the place of ClusterListen: so that
+	// ports of the kernel's choosing are known before brokers are told of them.
+	ClusterListener net.Listener
 	// Settings are Kafka broker settings by name, such as num.partitions.
 	Settings map[string]string
 	// Logger takes the broker's log; nil discards it.
 	Logger *slog.Logger
+}
+
+// Voter is a broker that elects the controller of a cluster.
+type Voter struct {
+	NodeID  int32
+	Address string // Of its cluster listener.
 }
 
 // Server is a running broker. Its methods may be called from any goroutine.
@@ -78,6 +98,8 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		FS: files, DataDir: c.DataDir, Listen: listen, Advertise: c.Advertise,
 		HTTPListen: c.HTTPListen, DebugListen: c.DebugListen,
 		NodeID: max(c.NodeID, 1), Rack: c.Rack, Settings: c.Settings, Logger: logger,
+		ClusterListen: c.ClusterListen, ClusterAdvertise: c.ClusterAdvertise, Voters: c.voters(),
+		ClusterListener: c.ClusterListener,
 	})
 	if err != nil {
 		return nil, errors.Join(err, closeFiles())
@@ -99,6 +121,14 @@ func (s *Server) run(ctx context.Context) {
 	s.err = errors.Join(s.broker.Run(ctx), s.files())
 	s.cancel()
 	close(s.done)
+}
+
+func (c Config) voters() []broker.Voter {
+	var voters []broker.Voter
+	for _, v := range c.Voters {
+		voters = append(voters, broker.Voter{ID: kafka.BrokerID(v.NodeID), Address: v.Address})
+	}
+	return voters
 }
 
 func (c Config) files() (vfs.FS, func() error, error) {

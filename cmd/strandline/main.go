@@ -42,5 +42,14 @@ func start(ctx context.Context, o cli.BrokerOptions) (cli.Broker, error) {
 		DataDir: o.DataDir, Listen: o.Listen, Advertise: o.Advertise,
 		HTTPListen: o.HTTPListen, DebugListen: o.DebugListen,
 		NodeID: o.NodeID, Rack: o.Rack, Settings: o.Settings, Logger: o.Logger,
+		ClusterListen: o.ClusterListen, ClusterAdvertise: o.ClusterAdvertise, Voters: voters(o.Voters),
 	})
+}
+
+func voters(told []cli.Voter) []strandline.Voter {
+	var voters []strandline.Voter
+	for _, v := range told {
+		voters = append(voters, strandline.Voter{NodeID: v.NodeID, Address: v.Address})
+	}
+	return voters
 }

@@ -21,6 +21,14 @@ import (
 type Control interface {
 	topics.Admin
 	AlterConfigs(context.Context, *kmsg.AlterConfigsRequest) (*kmsg.AlterConfigsResponse, error)
+	ElectLeaders(context.Context, *kmsg.ElectLeadersRequest) (*kmsg.ElectLeadersResponse, error)
+	AlterPartitionReassignments(
+		context.Context, *kmsg.AlterPartitionAssignmentsRequest,
+	) (*kmsg.AlterPartitionAssignmentsResponse, error)
+	ListPartitionReassignments(
+		context.Context, *kmsg.ListPartitionReassignmentsRequest,
+	) (*kmsg.ListPartitionReassignmentsResponse, error)
+	UnregisterBroker(context.Context, *kmsg.UnregisterBrokerRequest) (*kmsg.UnregisterBrokerResponse, error)
 	NextProducerID(context.Context) (kafka.ProducerID, error)
 }
 

@@ -53,6 +53,17 @@ var layouts = map[kmsg.Key]string{
 	kmsg.DescribeCluster:         "1 1:1+ 1:2+",
 	kmsg.DescribeProducers:       "[{s [4]}]",
 	kmsg.DescribeTopicPartitions: "[{s}] 4 ?{s 4}",
+
+	kmsg.ElectLeaders:               "1:1+ [{s [4]}] 4",
+	kmsg.AlterPartitionAssignments:  "4 1:1+ [{s [{4 [4]}]}]",
+	kmsg.ListPartitionReassignments: "4 [{s [4]}]",
+	kmsg.DescribeQuorum:             "[{s [{4}]}]",
+	kmsg.UnregisterBroker:           "4",
+
+	kmsg.BrokerRegistration:  "4 s u [{s s 2 2}] [{s 2 2}] s 1:1+ [u]:2+ 8:3+",
+	kmsg.BrokerHeartbeat:     "4 8 8 1 1",
+	kmsg.AlterPartition:      "4 8 [{s:0-1 u:2+ [{4 4 [4]:0-2 [{4 8}]:3+ 1:1+ 4}]}]",
+	kmsg.AllocateProducerIDs: "4 8",
 }
 
 // What things take decoded, at the most.

@@ -38,6 +38,8 @@ type Services struct {
 	Topics     *topics.Directory
 	Control    Control
 	Groups     *groups.Coordinator
+	Quorum     Quorum
+	Peers      Peers // The way to other brokers; nil on a broker that is alone.
 	Disk       Disk
 	Broker     func() *config.Broker // The broker's settings as they are now.
 	Now        func() time.Time

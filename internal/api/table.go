@@ -50,10 +50,15 @@ func (s *Services) rows(m *memory) []entry {
 		{kmsg.DescribeLogDirs, 1, 5, unary(m, s.describeLogDirs)},
 		{kmsg.CreatePartitions, 0, 3, unary(m, s.createPartitions)},
 		{kmsg.DeleteGroups, 0, 3, grouped[kmsg.DeleteGroupsRequest](s)},
+		{kmsg.ElectLeaders, 0, 2, unary(m, s.electLeaders)},
 		{kmsg.IncrementalAlterConfigs, 0, 1, unary(m, s.incrementalAlterConfigs)},
+		{kmsg.AlterPartitionAssignments, 0, 1, unary(m, s.alterReassignments)},
+		{kmsg.ListPartitionReassignments, 0, 0, unary(m, s.listReassignments)},
 		{kmsg.OffsetDelete, 0, 0, grouped[kmsg.OffsetDeleteRequest](s)},
+		{kmsg.DescribeQuorum, 0, 2, unary(m, s.describeQuorum)},
 		{kmsg.DescribeCluster, 0, 2, unary(m, s.describeCluster)},
 		{kmsg.DescribeProducers, 0, 0, unary(m, s.describeProducers)},
+		{kmsg.UnregisterBroker, 0, 0, unary(m, s.unregisterBroker)},
 		{kmsg.DescribeTopicPartitions, 0, 0, unary(m, s.describeTopicPartitions)},
 	}
 }

@@ -197,3 +197,44 @@ func tryOffsetForLeaderEpoch(k *talk) {
 	k.equal("end", resp.Topics[0].Partitions[0].EndOffset, int64(3))
 	k.equal("epoch", resp.Topics[0].Partitions[0].LeaderEpoch, p.LeaderEpoch)
 }
+
+func tryElectLeaders(k *talk) {
+	req := kmsg.NewPtrElectLeadersRequest()
+	t := kmsg.NewElectLeadersRequestTopic()
+	t.Topic, t.Partitions = "seeded", []int32{0}
+	req.Topics, req.TimeoutMillis = append(req.Topics, t), 1000
+	resp := k.say(req).(*kmsg.ElectLeadersResponse)
+	k.equal("topics", len(resp.Topics), 1)
+	k.equal("code", kafka.Code(resp.Topics[0].Partitions[0].ErrorCode), kafka.ErrElectionNotNeeded)
+}
+
+func tryAlterReassignments(k *talk) {
+	req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+	t := kmsg.NewAlterPartitionAssignmentsRequestTopic()
+	t.Topic = "seeded"
+	t.Partitions = []kmsg.AlterPartitionAssignmentsRequestTopicPartition{{Partition: 0, Replicas: []int32{77}}}
+	req.Topics, req.TimeoutMillis = append(req.Topics, t), 1000
+	resp := k.say(req).(*kmsg.AlterPartitionAssignmentsResponse)
+	k.equal("code", kafka.Code(resp.Topics[0].Partitions[0].ErrorCode), kafka.ErrInvalidReplicaAssignment)
+}
+
+func tryListReassignments(k *talk) {
+	resp := k.works(kmsg.NewPtrListPartitionReassignmentsRequest()).(*kmsg.ListPartitionReassignmentsResponse)
+	k.equal("topics", len(resp.Topics), 0)
+}
+
+func tryDescribeQuorum(k *talk) {
+	req := kmsg.NewPtrDescribeQuorumRequest()
+	t := kmsg.NewDescribeQuorumRequestTopic()
+	t.Topic, t.Partitions = "__cluster_metadata", []kmsg.DescribeQuorumRequestTopicPartition{{Partition: 0}}
+	req.Topics = append(req.Topics, t)
+	p := k.works(req).(*kmsg.DescribeQuorumResponse).Topics[0].Partitions[0]
+	k.equal("leader", p.LeaderID, int32(k.w.services.NodeID))
+	k.equal("voters", len(p.CurrentVoters), 1)
+}
+
+func tryUnregisterBroker(k *talk) {
+	req := kmsg.NewPtrUnregisterBrokerRequest()
+	req.BrokerID = 77
+	k.answers(req, kafka.ErrBrokerIDNotRegistered)
+}

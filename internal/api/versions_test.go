@@ -105,6 +105,10 @@ func tries() map[kmsg.Key]func(*talk) {
 		kmsg.Heartbeat: tryHeartbeat, kmsg.LeaveGroup: tryLeaveGroup,
 		kmsg.DescribeGroups: tryDescribeGroups, kmsg.ListGroups: tryListGroups,
 		kmsg.DeleteGroups: tryDeleteGroups,
+
+		kmsg.ElectLeaders: tryElectLeaders, kmsg.AlterPartitionAssignments: tryAlterReassignments,
+		kmsg.ListPartitionReassignments: tryListReassignments, kmsg.DescribeQuorum: tryDescribeQuorum,
+		kmsg.UnregisterBroker: tryUnregisterBroker,
 	}
 }
 

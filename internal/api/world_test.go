@@ -22,6 +22,7 @@ import (
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/quorum"
 	"github.com/strandline/strandline/internal/record"
 	"github.com/strandline/strandline/internal/refusal"
 	"github.com/strandline/strandline/internal/topics"
@@ -197,6 +198,7 @@ func (w *world) open(logger *slog.Logger) {
 		EnsureOffsets: w.ensureOffsetsTopic, Logger: logger,
 	}
 	w.services = &api.Services{
+		Quorum: loneQuorum{},
 		NodeID: 1, LogDir: "/data", Partitions: w.partitions, Control: w.plane, Disk: w.files,
 		Groups: &groups.Coordinator{Shards: w.groups, EnsureTopic: w.ensureOffsetsTopic, Image: w.plane.Image},
 		Topics: w.topics,
@@ -333,4 +335,14 @@ func (w *world) settle() {
 	c := w.connect()
 	c.ask(req)
 	w.must(c.conn.Close())
+}
+
+// loneQuorum is a quorum of one node.
+type loneQuorum struct{}
+
+func (loneQuorum) Describe(context.Context) (quorum.Description, error) {
+	now := time.Now()
+	return quorum.Description{Leader: 1, Term: 1, Voters: []quorum.Replica{
+		{Member: quorum.Member{ID: 1, Address: "localhost:9093"}, LastContact: now, LastCaughtUp: now},
+	}}, nil
 }

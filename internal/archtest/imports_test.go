@@ -39,7 +39,7 @@ func mayImport() map[string][]string {
 		"internal/reach":   nil,
 		"internal/api": in("auth", "commitlog", "config", "controller", "controlplane", "coordinator",
 			"coordinator/groups", "coordinator/shard", "group", "isr", "kafka", "metadata", "partition",
-			"producerstate", "quota", "reach", "record", "refusal", "topics", "txn", "wire"),
+			"producerstate", "quorum", "quota", "reach", "record", "refusal", "topics", "txn", "wire"),
 		"internal/httpapi": in("auth", "commitlog", "config", "controller", "controlplane",
 			"coordinator", "coordinator/groups", "coordinator/shard", "group", "idempotency", "kafka",
 			"keyring", "metadata", "nearest", "netx", "partition", "quota", "reach", "record", "refusal",

@@ -72,8 +72,13 @@ type Config struct {
 	DebugListen string
 	NodeID      int32
 	Rack        string
-	Settings    map[string]string
-	Logger      *slog.Logger
+	// ClusterListen is the address for other brokers, ClusterAdvertise what they are
+	// told, and Voters who elects a controller; all empty on a broker that is alone.
+	ClusterListen, ClusterAdvertise string
+	Voters                          []Voter
+	ClusterListener                 net.Listener // In the place of ClusterListen; nil for none.
+	Settings                        map[string]string
+	Logger                          *slog.Logger
 }
 
 // Broker is a broker. Its fields stand in the order in which a request meets
@@ -103,6 +108,8 @@ type Broker struct {
 	applier    *partition.Applier
 	cleaner    *cleaner.Cleaner
 	control    *controlplane.ControlPlane
+	lifecycle  *controlplane.Lifecycle
+	cluster    *cluster
 	quorum     *quorum.Quorum
 	disk       *commitlog.Dir
 	ready      chan struct{}
@@ -117,8 +124,8 @@ func New(ctx context.Context, c Config) (*Broker, error) {
 	}
 	b := &Broker{config: c, log: c.Logger, now: time.Now, ready: make(chan struct{})}
 	for _, open := range []func() error{
-		b.openControl, b.openDisk, b.openQuorum,
-		func() error { return b.openListeners(ctx) }, b.openParts, b.openWire, b.openMetrics,
+		func() error { return b.openCluster(ctx) }, b.openControl, b.openDisk, b.openQuorum,
+		func() error { return b.openListeners(ctx) }, b.openParts, b.openWire, b.openClusterWire, b.openMetrics,
 	} {
 		if err := open(); err != nil {
 			return nil, errors.Join(err, b.close(false))
@@ -132,16 +139,20 @@ func (b *Broker) settings() *config.Broker { return b.control.BrokerConfig() }
 
 func (b *Broker) openControl() (err error) {
 	b.control, err = controlplane.New(controlplane.Options{
-		Self: kafka.BrokerID(b.config.NodeID), Static: b.config.Settings, Logger: b.log,
+		Self: kafka.BrokerID(b.config.NodeID), Static: b.config.Settings, Remote: b.remote(), Logger: b.log,
 	})
 	return err
 }
 
 func (b *Broker) openDisk() (err error) {
 	s := b.settings()
+	clusterID := newID().String()
+	if b.cluster != nil {
+		clusterID = "" // Its founder draws one.
+	}
 	b.disk, err = commitlog.OpenDir(b.config.FS, commitlog.DirOptions{
 		Fresh: commitlog.Meta{
-			ClusterID: newID().String(), NodeID: kafka.BrokerID(b.config.NodeID), DirectoryID: newID().String(),
+			ClusterID: clusterID, NodeID: kafka.BrokerID(b.config.NodeID), DirectoryID: newID().String(),
 		},
 		Events: b.counts.events.Storage(storageEvents{commitlog.LogEvents{Logger: b.log}, b}), CheckpointInterval: s.LogCheckpointInterval,
 		RecoveryThreads: int(s.RecoveryThreads), Journal: commitlog.JournalOptions{Logger: b.log},
@@ -151,10 +162,14 @@ func (b *Broker) openDisk() (err error) {
 
 func (b *Broker) openQuorum() (err error) {
 	self := kafka.BrokerID(b.config.NodeID)
-	b.quorum, err = quorum.Open(quorum.Options{
+	o := quorum.Options{
 		FS: b.config.FS, Dir: "metadata", NodeID: self, Voters: []kafka.BrokerID{self},
 		Machine: b.control, Logger: b.log, SnapshotBytes: b.settings().MetadataSnapshotAfterBytes,
-	})
+	}
+	if err := b.joinQuorum(&o); err != nil {
+		return err
+	}
+	b.quorum, err = quorum.Open(o)
 	return err
 }
 
@@ -196,7 +211,7 @@ func (b *Broker) openParts() error {
 	b.openRequests()
 	b.control.Attach(b.quorum)
 	b.control.OnImage(b.follow)
-	return nil
+	return b.openReplication()
 }
 
 func (b *Broker) openWire() (err error) {
@@ -227,17 +242,26 @@ func (b *Broker) ListenAddr() string { return b.listener.Addr().String() }
 // HTTPAddr returns the address of the HTTP listener, or "".
 func (b *Broker) HTTPAddr() string { return b.http.addr() }
 
-// Run runs the broker until ctx ends or a part fails. It stops in this order:
-// what serves clients, so that answers on their way can still become durable;
-// then what makes them so; then the files.
+// Run runs the broker until ctx ends or a part fails. It stops in this order: it
+// has others lead what it leads; then what serves clients, so that answers on their
+// way can still become durable; then what makes them so; then the files.
 func (b *Broker) Run(ctx context.Context) error {
 	base, stopBase := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBase()
 	below, base := errgroup.WithContext(base)
 	below.Go(func() error { return b.quorum.Run(base) })
 	below.Go(func() error { return b.disk.Run(base) })
-	serving, stopServing := context.WithCancel(ctx)
-	defer context.AfterFunc(base, stopServing)()
+	b.runCluster(base, below)
+	serving, stopServing := context.WithCancel(base)
+	below.Go(func() error { // Ends with ctx or base.
+		defer stopServing()
+		select {
+		case <-ctx.Done():
+			b.leave(base)
+		case <-base.Done():
+		}
+		return nil
+	})
 	err := b.serve(serving)
 	stopBase()
 	err = errors.Join(err, below.Wait())
@@ -253,6 +277,7 @@ func (b *Broker) serve(ctx context.Context) error {
 		return err
 	}
 	above, ctx := errgroup.WithContext(ctx)
+	above.Go(func() error { return b.lifecycle.Run(ctx) })
 	above.Go(func() error { return b.groups.Run(ctx) })
 	above.Go(func() error { return b.wire.Run(ctx) })
 	above.Go(func() error { return b.http.run(ctx) })
@@ -267,12 +292,14 @@ func (b *Broker) serve(ctx context.Context) error {
 
 // boot waits for the metadata and makes this broker part of it.
 func (b *Broker) boot(ctx context.Context) error {
-	select {
-	case <-b.quorum.Ready():
-	case <-ctx.Done():
-		return ctx.Err()
+	if b.cluster == nil {
+		select {
+		case <-b.quorum.Ready():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	host, port, err := advertised(b.config.Advertise, b.listener.Addr().String())
+	endpoints, err := b.endpoints()
 	if err != nil {
 		return err
 	}
@@ -281,12 +308,16 @@ func (b *Broker) boot(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("directory id: %w", err)
 	}
-	_, err = b.control.Boot(ctx, controlplane.Registration{
+	b.lifecycle = b.control.NewLifecycle(controlplane.Registration{
 		ClusterID: meta.ClusterID, Rack: b.config.Rack, Directory: directory, Clean: b.disk.WasClean(),
-		Endpoints: []metadata.Endpoint{{Name: listenerName, Host: host, Port: port}},
+		Endpoints: endpoints,
 	})
+	clusterID, err := b.lifecycle.Join(ctx)
 	if err != nil {
 		return fmt.Errorf("register with the controller: %w", err)
+	}
+	if err := b.belong(clusterID); err != nil {
+		return err
 	}
 	b.settleStrays()
 	b.disk.ReserveBallast()
@@ -299,7 +330,7 @@ func (b *Broker) close(clean bool) error {
 	if b.listener != nil {
 		_ = b.listener.Close() // Closed before by the server, if it ran.
 	}
-	errs = append(errs, b.http.close(), b.debug.close())
+	errs = append(errs, b.http.close(), b.debug.close(), b.closeCluster())
 	if b.quorum != nil {
 		errs = append(errs, b.quorum.Close())
 	}

@@ -28,6 +28,10 @@ func (b *Broker) openRequests() {
 		NodeID: self, LogDir: b.config.DataDir, Partitions: b.partitions, Control: b.control,
 		Groups: b.coordinator, Topics: b.topics, Disk: b.config.FS, Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log, Reach: b.reach,
 	}
+	b.api.Quorum = b.quorum
+	if b.cluster != nil {
+		b.api.Peers = b.cluster.requests
+	}
 	b.sessions = session.New(session.Options{
 		Groups: b.coordinator, EnsureOffsets: b.ensureOffsetsTopic, Topics: b.topics, Now: b.now, Logger: b.log,
 		MaxSessions: int(b.settings().HTTPMaxSessions),

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -24,6 +23,10 @@ type BrokerOptions struct {
 	Listen, Advertise, HTTPListen, DebugListen string
 	NodeID                                     int32
 	Rack                                       string
+	// ClusterListen is the address for the other brokers of a cluster, "" for a broker
+	// that is alone; ClusterAdvertise is what they are told, "" for the same.
+	ClusterListen, ClusterAdvertise string
+	Voters                          []Voter
 	// Settings are Kafka's broker settings by name.
 	Settings map[string]string
 	Logger   *slog.Logger
@@ -76,10 +79,10 @@ func (s *startFlags) register(f *pflag.FlagSet) {
 	f.StringVar(&s.broker.DebugListen, "debug-listen", "",
 		"`address` to serve pprof on, which should be a private one (default none)")
 	f.Int32Var(&s.broker.NodeID, "node-id", 1, "`number` of this broker in its cluster (node.id)")
-	f.StringVar(&s.cluster, "cluster-listen", "127.0.0.1:9093",
-		"`address` for the other brokers of a cluster; a broker alone opens no such port")
-	f.StringSliceVar(&s.voters, "voters", nil,
-		"the brokers that elect a controller, `ID@HOST:PORT,...` (default this broker alone)")
+	f.StringVar(&s.cluster, "cluster-listen", "",
+		"`address` for the other brokers of a cluster (default "+defaultCluster+" with --voters, else no such port)")
+	f.StringSliceVar(&s.voters, "voters", nil, "the brokers that elect a controller, `ID@HOST:PORT,...`, with "+
+		"their --cluster-listen addresses (default this broker alone)")
 	f.StringVar(&s.broker.Rack, "rack", "", "`name` of where this broker stands (broker.rack)")
 	f.StringVarP(&s.configFile, "config", "c", "", "YAML `file` with these flags and with settings")
 	f.StringArrayVar(&s.sets, "set", nil, "a Kafka broker setting, `KEY=VALUE`; may be repeated")
@@ -152,7 +155,7 @@ func (s *startFlags) check() (*config.Broker, error) {
 	if s.broker.NodeID < 1 {
 		return nil, usagef("--node-id %d: want a number above zero", s.broker.NodeID)
 	}
-	if err := s.checkVoters(); err != nil {
+	if err := s.joinCluster(); err != nil {
 		return nil, err
 	}
 	b, err := config.Sources{Static: s.broker.Settings}.Broker()
@@ -161,19 +164,6 @@ func (s *startFlags) check() (*config.Broker, error) {
 			err).hint("Settings are Kafka's broker settings: docs/configuration.md lists them.")
 	}
 	return b, nil
-}
-
-// checkVoters refuses what only a cluster could do.
-func (s *startFlags) checkVoters() error {
-	if len(s.voters) == 0 {
-		return nil
-	}
-	self := fmt.Sprintf("%d@", s.broker.NodeID)
-	if len(s.voters) > 1 || !strings.HasPrefix(s.voters[0], self) {
-		return usagef("--voters %s: this version runs single brokers only", strings.Join(s.voters, ",")).
-			hint("Leave --voters out to run this broker alone.")
-	}
-	return nil
 }
 
 // logger writes to the standard error.

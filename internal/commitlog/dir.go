@@ -190,7 +190,11 @@ func (d *Dir) putJournalAside() (string, error) {
 }
 
 // Meta returns whose data this is.
-func (d *Dir) Meta() Meta { return d.meta }
+func (d *Dir) Meta() Meta {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.meta
+}
 
 // WasClean tells whether the last broker on this directory stopped in order.
 func (d *Dir) WasClean() bool { return d.clean }

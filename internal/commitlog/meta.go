@@ -18,7 +18,7 @@ const formatVersion = 1
 
 // Meta says whose data a directory holds. docs/format/meta.md describes the file.
 type Meta struct {
-	ClusterID   string
+	ClusterID   string // "" before it is known which.
 	NodeID      kafka.BrokerID
 	DirectoryID string
 }
@@ -57,10 +57,27 @@ func decodeMeta(data []byte) (Meta, error) {
 		return m, &CorruptionError{Path: metaName, Reason: "no node.id"}
 	}
 	m = Meta{values["cluster.id"], kafka.BrokerID(node), values["directory.id"]}
-	if m.ClusterID == "" || m.DirectoryID == "" {
+	if _, ok := values["cluster.id"]; !ok || m.DirectoryID == "" {
 		return m, &CorruptionError{Path: metaName, Reason: "no cluster.id or no directory.id"}
 	}
 	return m, nil
+}
+
+// SetClusterID notes durably which cluster the data belongs to. What is known
+// already stays.
+func (d *Dir) SetClusterID(id string) error {
+	m := d.Meta()
+	if m.ClusterID != "" {
+		return nil
+	}
+	m.ClusterID = id
+	if err := replaceFile(d.fs, metaName, m.encode(), true); err != nil {
+		return fmt.Errorf("note the cluster in %s: %w", metaName, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.meta = m
+	return nil
 }
 
 // loadMeta reads the directory's meta file. If there is none it returns fresh, to

@@ -106,7 +106,9 @@ func (l *leader) AlterPartition(
 }
 
 // granted answers that all is as wanted.
-func granted(req *kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error) { return decide(req, 0), nil }
+func granted(req *kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error) {
+	return decide(req, 0), nil
+}
 
 func decide(req *kmsg.AlterPartitionRequest, code kafka.Code) *kmsg.AlterPartitionResponse {
 	resp := req.ResponseKind().(*kmsg.AlterPartitionResponse)
@@ -194,7 +196,9 @@ func TestChangesGoTogether(t *testing.T) {
 // TestAskedAgain: until the controller settles it, with what is wanted by then.
 func TestAskedAgain(t *testing.T) {
 	for name, answer := range map[string]func(*kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error){
-		"no answer": func(*kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error) { return nil, errors.New("lost") },
+		"no answer": func(*kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error) {
+			return nil, errors.New("lost")
+		},
 		"not the controller": func(req *kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error) {
 			resp := req.ResponseKind().(*kmsg.AlterPartitionResponse)
 			resp.ErrorCode = int16(kafka.ErrNotController)

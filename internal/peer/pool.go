@@ -1,8 +1,11 @@
 package peer
 
 import (
+	"context"
 	"errors"
 	"sync"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/kafka"
 )
@@ -44,6 +47,11 @@ func (p *Pool) To(id kafka.BrokerID) *Conn {
 		p.conns[id] = c
 	}
 	return c
+}
+
+// Do sends a request to a broker; see Conn.Do.
+func (p *Pool) Do(ctx context.Context, to kafka.BrokerID, req kmsg.Request) (kmsg.Response, error) {
+	return p.To(to).Do(ctx, req)
 }
 
 // Forget closes the connection to a broker that left.

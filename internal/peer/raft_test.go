@@ -27,7 +27,7 @@ func (c *counter) Greeted(context.Context, quorum.Member, bool) error {
 func (*counter) ReportUnreachable(context.Context, kafka.BrokerID) error    { return nil }
 func (*counter) ReportSnapshot(context.Context, kafka.BrokerID, bool) error { return nil }
 func (*counter) ReportDown(context.Context, kafka.BrokerID) error           { return nil }
-func (*counter) Member(kafka.BrokerID) (quorum.Member, bool) { return quorum.Member{}, false }
+func (*counter) Member(kafka.BrokerID) (quorum.Member, bool)                { return quorum.Member{}, false }
 
 func (*counter) Status() quorum.Status { return quorum.Status{} }
 

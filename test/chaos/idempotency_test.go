@@ -164,7 +164,7 @@ func (h *hammer) verify(addr string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	found := map[string]*kgo.Record{}
-	for _, r := range readRecords(ctx, h.t, addr, "once") {
+	for _, r := range readRecords(ctx, h.t, []string{addr}, "once") {
 		if first := found[string(r.Value)]; first != nil {
 			h.t.Errorf("%s stands at %d/%d and at %d/%d", r.Value, first.Partition, first.Offset, r.Partition, r.Offset)
 		}

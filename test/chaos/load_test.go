@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"strconv"
 	"sync"
@@ -43,7 +44,7 @@ type place struct {
 // are stopped, and the history of what was acknowledged.
 type load struct {
 	t     *testing.T
-	addr  string
+	addrs []string
 	topic string
 	stop  context.CancelFunc
 	done  sync.WaitGroup
@@ -51,21 +52,39 @@ type load struct {
 	mu    sync.Mutex
 	acked map[uint64]place
 	sent  uint64
+	// last is when a partition was last acknowledged something, and gaps the longest
+	// time without.
+	last map[int32]time.Time
+	gaps map[int32]time.Duration
 }
 
 // startLoad creates the topic and starts the producers.
 func startLoad(t *testing.T, addr, topic string, partitions int32, producers int) *load {
 	t.Helper()
+	return startLoadOn(t, []string{addr}, topic, partitions, producers, nil)
+}
+
+// startLoadOn is startLoad for a cluster: a topic has as many replicas as there are
+// addresses.
+func startLoadOn(
+	t *testing.T, addrs []string, topic string, partitions int32, producers int, configs map[string]*string,
+) *load {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{t: t, addr: addr, topic: topic, stop: cancel, acked: map[uint64]place{}}
-	adm, err := kadm.NewOptClient(kgo.SeedBrokers(addr))
+	l := &load{
+		t: t, addrs: addrs, topic: topic, stop: cancel, acked: map[uint64]place{},
+		last: map[int32]time.Time{}, gaps: map[int32]time.Duration{},
+	}
+	adm, err := kadm.NewOptClient(kgo.SeedBrokers(addrs...))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer adm.Close()
 	// Small segments, so that faults meet rolls as well.
 	small := "1048576" // The least there is.
-	if _, err := adm.CreateTopic(ctx, partitions, 1, map[string]*string{"segment.bytes": &small}, topic); err != nil {
+	all := map[string]*string{"segment.bytes": &small}
+	maps.Copy(all, configs)
+	if _, err := adm.CreateTopic(ctx, partitions, int16(len(addrs)), all, topic); err != nil {
 		t.Fatalf("create topic: %v", err)
 	}
 	for i := range producers {
@@ -78,8 +97,8 @@ func startLoad(t *testing.T, addr, topic string, partitions int32, producers int
 
 func (l *load) produce(ctx context.Context, id int) {
 	defer l.done.Done()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addr), kgo.DefaultProduceTopic(l.topic),
-		kgo.ProducerLinger(time.Millisecond), kgo.MaxBufferedRecords(500),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.DefaultProduceTopic(l.topic),
+		kgo.ProducerLinger(time.Millisecond), kgo.MaxBufferedRecords(500), kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	if err != nil {
@@ -97,11 +116,32 @@ func (l *load) produce(ctx context.Context, id int) {
 			switch {
 			case err == nil:
 				l.acked[binary.BigEndian.Uint64(r.Value)] = place{r.Partition, r.Offset}
+				l.noteGapLocked(r.Partition, time.Now())
 			case !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed):
 				l.t.Errorf("produce: %v", err)
 			}
 		})
 	}
+}
+
+func (l *load) noteGapLocked(partition int32, now time.Time) {
+	if last, ok := l.last[partition]; ok {
+		l.gaps[partition] = max(l.gaps[partition], now.Sub(last))
+	}
+	l.last[partition] = now
+}
+
+// takeGap returns the longest time that a partition was without an acknowledgement
+// since the last call.
+func (l *load) takeGap() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var longest time.Duration
+	for p, gap := range l.gaps {
+		longest = max(longest, gap)
+		delete(l.gaps, p)
+	}
+	return longest
 }
 
 // end stops the producers and waits for them.
@@ -136,7 +176,7 @@ func (l *load) verify() int {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	at, values := readAll(ctx, l.t, l.addr, l.topic)
+	at, values := readAll(ctx, l.t, l.addrs, l.topic)
 	for value, where := range values {
 		if len(where) > 1 {
 			l.t.Errorf("record %x stands at %v: an idempotent producer's record may stand once", value, where)
@@ -167,10 +207,10 @@ func describe(value uint64, ok bool) string {
 }
 
 // readAll consumes a topic from start to end and fails on a gap.
-func readAll(ctx context.Context, t *testing.T, addr, topic string) (map[place]uint64, map[uint64][]place) {
+func readAll(ctx context.Context, t *testing.T, addrs []string, topic string) (map[place]uint64, map[uint64][]place) {
 	t.Helper()
 	at, values := map[place]uint64{}, map[uint64][]place{}
-	for _, r := range readRecords(ctx, t, addr, topic) {
+	for _, r := range readRecords(ctx, t, addrs, topic) {
 		p, v := place{r.Partition, r.Offset}, binary.BigEndian.Uint64(r.Value)
 		at[p] = v
 		values[v] = append(values[v], p)
@@ -179,9 +219,9 @@ func readAll(ctx context.Context, t *testing.T, addr, topic string) (map[place]u
 }
 
 // readRecords is readAll for records of any kind.
-func readRecords(ctx context.Context, t *testing.T, addr, topic string) []*kgo.Record {
+func readRecords(ctx context.Context, t *testing.T, addrs []string, topic string) []*kgo.Record {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)

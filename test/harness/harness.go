@@ -106,7 +106,7 @@ func (b *Broker) Restart() {
 
 // TryRestart is Restart for a start that may fail.
 func (b *Broker) TryRestart() error {
-	args := []string{"start", "--listen", b.Addr, "--cluster-listen", "127.0.0.1:0", "--data-dir", b.DataDir}
+	args := []string{"start", "--listen", b.Addr, "--data-dir", b.DataDir}
 	if !slices.Contains(b.args, "--http-listen") { // A flag counts once.
 		args = append(args, "--http-listen", "127.0.0.1:0")
 	}

@@ -1,0 +1,306 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/strandline/strandline/internal/api"
+	"github.com/strandline/strandline/internal/controlplane"
+	"github.com/strandline/strandline/internal/fetcher"
+	"github.com/strandline/strandline/internal/insync"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/netx"
+	"github.com/strandline/strandline/internal/peer"
+	"github.com/strandline/strandline/internal/quorum"
+	"github.com/strandline/strandline/internal/wire"
+)
+
+// Voter is a broker that elects a controller: its id, and where its cluster listener
+// is.
+type Voter struct {
+	ID      kafka.BrokerID
+	Address string
+}
+
+// cluster is what a broker has because there are others. It is nil on a broker that
+// is alone.
+type cluster struct {
+	listener net.Listener
+	self     quorum.Member
+	voters   map[kafka.BrokerID]string
+	raft     *peer.Raft
+	// requests carry decisions and heartbeats, fetches the records: an answer waits
+	// for those before it on its connection.
+	requests, fetches *peer.Pool
+	table             *api.ClusterTable
+	wire              *wire.Server
+	fetcher           *fetcher.Fetcher
+	changes           *insync.Changes
+}
+
+// openCluster listens for other brokers, before anything is told to them.
+func (b *Broker) openCluster(ctx context.Context) error {
+	listener := b.config.ClusterListener
+	if listener == nil && b.config.ClusterListen == "" {
+		return nil
+	}
+	if listener == nil {
+		var err error
+		if listener, err = (netx.TCP{}).Listen(ctx, b.config.ClusterListen); err != nil {
+			return err
+		}
+	}
+	c := &cluster{listener: listener, voters: map[kafka.BrokerID]string{}}
+	for _, v := range b.config.Voters {
+		c.voters[v.ID] = v.Address
+	}
+	host, port, err := advertised(b.config.ClusterAdvertise, listener.Addr().String())
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	c.self = quorum.Member{
+		ID: kafka.BrokerID(b.config.NodeID), Address: net.JoinHostPort(host, strconv.Itoa(int(port))),
+	}
+	o := peer.Options{Network: netx.TCP{}, Logger: b.log}
+	c.requests, c.fetches = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
+	b.cluster = c
+	return nil
+}
+
+// remote returns the way to other brokers; nil on a broker that is alone.
+func (b *Broker) remote() controlplane.Remote {
+	if b.cluster == nil {
+		return nil
+	}
+	return b.cluster.requests
+}
+
+// peerAddress returns where another broker's cluster listener is: as it registered,
+// or as this broker was told at its start.
+func (b *Broker) peerAddress(id kafka.BrokerID) (string, bool) {
+	if other, ok := b.control.Image().Broker(id); ok {
+		if e, ok := other.Listener(metadata.ClusterListener); ok {
+			return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))), true
+		}
+	}
+	if m, ok := b.quorum.Member(id); ok && m.Address != "" {
+		return m.Address, true
+	}
+	address, ok := b.cluster.voters[id]
+	return address, ok
+}
+
+// joinQuorum fills in what a quorum of several nodes needs.
+func (b *Broker) joinQuorum(o *quorum.Options) error {
+	c := b.cluster
+	if c == nil {
+		return nil
+	}
+	meta := b.disk.Meta()
+	directory, err := kafka.ParseTopicID(meta.DirectoryID)
+	if err != nil {
+		return fmt.Errorf("directory id: %w", err)
+	}
+	c.self.Directory = directory
+	if len(c.voters) > 0 {
+		o.Voters = o.Voters[:0]
+		for id := range c.voters {
+			o.Voters = append(o.Voters, id)
+		}
+	}
+	c.raft = peer.NewRaft(peer.RaftOptions{
+		Self: c.self, ClusterID: meta.ClusterID, Voters: c.voters,
+		Conn: peer.Options{Network: netx.TCP{}, Logger: b.log}, OnDown: b.reportDown,
+	})
+	o.Transport, o.Directory, o.Address = c.raft, c.self.Directory, c.self.Address
+	o.OnLeader = func(l quorum.Leadership) { b.control.LeaderChanged(l.Leader, l.Term) }
+	return nil
+}
+
+func (b *Broker) reportDown(id kafka.BrokerID, err error) {
+	var down *peer.DownError
+	b.control.ReportDown(id, errors.As(err, &down) && down.Cause == peer.Refused)
+}
+
+// openReplication makes what follows other brokers, and what answers them.
+func (b *Broker) openReplication() (err error) {
+	c := b.cluster
+	if c == nil {
+		return nil
+	}
+	c.raft.Attach(b.quorum)
+	c.fetcher = fetcher.New(fetcher.Options{
+		Self: c.self.ID, BrokerEpoch: b.brokerEpoch, Now: b.now, Logger: b.log, Settings: b.fetcherSettings,
+		To: func(id kafka.BrokerID) fetcher.Requester { return c.fetches.To(id) },
+	})
+	c.changes = insync.New(insync.Options{
+		Self: c.self.ID, BrokerEpoch: b.brokerEpoch, Controller: b.control, Partitions: b.partitions,
+		MaxLag: func() time.Duration { return b.settings().ReplicaLagTimeMax }, Now: b.now, Logger: b.log,
+	})
+	b.applier.Moved, b.applier.Wants, b.applier.Eligible = c.fetcher.Follow, c.changes.Want, b.eligible
+	return nil
+}
+
+// openClusterWire makes the server of the cluster listener.
+func (b *Broker) openClusterWire() (err error) {
+	c := b.cluster
+	if c == nil {
+		return nil
+	}
+	c.table = b.api.NewClusterTable(b.control)
+	rows := c.table.Rows(c.raft.API())
+	l := limits(b.settings())
+	l.MaxRequestBytes = max(l.MaxRequestBytes, clusterRequestBytes)
+	c.wire, err = wire.New(wire.Options{
+		Listeners: []wire.Listener{{Name: metadata.ClusterListener, Listener: c.listener}},
+		APIs:      func(key int16) (wire.API, bool) { a, ok := rows[key]; return a, ok },
+		Limits:    l, Logger: b.log,
+	})
+	return err
+}
+
+// clusterRequestBytes leaves room for the largest snapshot of the metadata.
+const clusterRequestBytes = 72 << 20
+
+// run runs what the other brokers need of this one, until ctx ends.
+func (b *Broker) runCluster(ctx context.Context, g *errgroup.Group) {
+	c := b.cluster
+	if c == nil {
+		return
+	}
+	g.Go(func() error { return c.raft.Run(ctx) })
+	g.Go(func() error { return b.control.Run(ctx) })
+	g.Go(func() error { return c.fetcher.Run(ctx) })
+	g.Go(func() error { return c.changes.Run(ctx) })
+	g.Go(func() error {
+		err := c.wire.Run(ctx)
+		c.table.Wait()
+		return err
+	})
+}
+
+// belong notes which cluster the data directory belongs to.
+func (b *Broker) belong(clusterID string) error {
+	if b.cluster == nil {
+		return nil
+	}
+	b.cluster.raft.SetClusterID(clusterID)
+	return b.disk.SetClusterID(clusterID)
+}
+
+// leaveTimeout is how long a broker that stops waits for others to take over, and
+// orphanTimeout how long for somebody to be the active controller: where all brokers
+// stop at once, the last ones wait for nobody.
+const (
+	leaveTimeout  = 10 * time.Second
+	orphanTimeout = time.Second
+)
+
+// leave has others lead what this broker leads, before it stops serving.
+func (b *Broker) leave(ctx context.Context) {
+	if b.cluster == nil {
+		return
+	}
+	select {
+	case <-b.ready:
+	default:
+		return // It leads nothing yet.
+	}
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	watching.Go(func() { // Ends with ctx.
+		b.awaitOrphaned(ctx)
+		cancel()
+	})
+	if err := b.lifecycle.Leave(ctx); err != nil {
+		b.log.Warn("stopping without a word of the controller: the other brokers find out by themselves", "error", err)
+	}
+	if err := b.quorum.Resign(ctx); err != nil {
+		b.log.Warn("stopping as the active controller: the other voters find out by themselves", "error", err)
+	}
+}
+
+// awaitOrphaned returns when there was no active controller for a while, or ctx ends.
+func (b *Broker) awaitOrphaned(ctx context.Context) {
+	const look = 50 * time.Millisecond
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	for without := time.Duration(0); without < orphanTimeout; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if _, ok := b.control.ActiveController(); ok {
+			without = 0
+		} else {
+			without += look
+		}
+	}
+}
+
+// closeCluster closes what openCluster opened, and what came on top.
+func (b *Broker) closeCluster() error {
+	c := b.cluster
+	if c == nil {
+		return nil
+	}
+	_ = c.listener.Close() // Closed before by the server, if it ran.
+	return errors.Join(c.requests.Close(), c.fetches.Close())
+}
+
+// endpoints are the addresses that this broker registers: where clients find it
+// first.
+func (b *Broker) endpoints() ([]metadata.Endpoint, error) {
+	host, port, err := advertised(b.config.Advertise, b.listener.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	all := []metadata.Endpoint{{Name: listenerName, Host: host, Port: port}}
+	if b.cluster != nil {
+		host, text, err := net.SplitHostPort(b.cluster.self.Address)
+		if err != nil {
+			return nil, err
+		}
+		port, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, metadata.Endpoint{Name: metadata.ClusterListener, Host: host, Port: int32(port)})
+	}
+	return all, nil
+}
+
+func (b *Broker) brokerEpoch() kafka.BrokerEpoch {
+	self, ok := b.control.Image().Broker(kafka.BrokerID(b.config.NodeID))
+	if !ok {
+		return -1
+	}
+	return self.Epoch
+}
+
+// eligible reports whether a broker may become a member of an ISR.
+func (b *Broker) eligible(id kafka.BrokerID, epoch kafka.BrokerEpoch) bool {
+	other, ok := b.control.Image().Broker(id)
+	return ok && other.Available() && other.Epoch == epoch
+}
+
+func (b *Broker) fetcherSettings() fetcher.Settings {
+	s := b.settings()
+	f := fetcher.DefaultSettings()
+	f.Fetchers, f.WaitMax = int(s.NumReplicaFetchers), s.ReplicaFetchWaitMax
+	f.MinBytes, f.MaxBytes = s.ReplicaFetchMinBytes, s.ReplicaFetchResponseMaxBytes
+	f.PartitionMaxBytes, f.Backoff = s.ReplicaFetchMaxBytes, s.ReplicaFetchBackoff
+	return f
+}

@@ -1,0 +1,40 @@
+package harness
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Cluster is several broker processes that form one queue. Brokers are numbered from
+// 0, their ids from 1.
+type Cluster struct {
+	Brokers []*Broker
+}
+
+// StartCluster starts n brokers, all of them voters, in directories below dir.
+func StartCluster(t testing.TB, binary, dir string, n int, args ...string) *Cluster {
+	t.Helper()
+	voters := make([]string, n)
+	for i := range voters {
+		voters[i] = fmt.Sprintf("%d@%s", i+1, FreeAddr(t))
+	}
+	c := &Cluster{}
+	for i, v := range voters {
+		_, address, _ := strings.Cut(v, "@")
+		c.Brokers = append(c.Brokers, Start(t, binary, filepath.Join(dir, fmt.Sprint(i+1)), append([]string{
+			"--node-id", fmt.Sprint(i + 1), "--cluster-listen", address, "--voters", strings.Join(voters, ","),
+		}, args...)...))
+	}
+	return c
+}
+
+// Addrs returns where clients find the brokers.
+func (c *Cluster) Addrs() []string {
+	addrs := make([]string, len(c.Brokers))
+	for i, b := range c.Brokers {
+		addrs[i] = b.Addr
+	}
+	return addrs
+}
