@@ -1,6 +1,7 @@
 package journal_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -279,4 +280,45 @@ func (l *ackedLog) append(b *testing.B, j *journal.Journal, data []byte) {
 func (l *ackedLog) Durable(end kafka.Offset) {
 	l.diskLog.Durable(end)
 	l.acked <- struct{}{}
+}
+
+// BenchmarkRecover opens a journal with ten entries of each of 3,000 logs, replays
+// it and keeps it, as a start after a crash does.
+func BenchmarkRecover(b *testing.B) {
+	const logs, each = 3000, 10
+	fsys := memfs.New()
+	opt := journal.Options{FileBytes: 16 << 20}
+	j, stop := start(b, fsys, opt)
+	byID := map[kafka.TopicIDPartition]journal.Log{}
+	all := make([]*fakeLog, logs)
+	for i := range all {
+		all[i] = openLog(b, fsys, i)
+		byID[all[i].id] = all[i]
+	}
+	warmUp(b, j, all[0])
+	for range each {
+		for i, l := range all {
+			if err := l.append(j, seal(uint64(i))); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for _, l := range all {
+			if err := l.wait(l.endNow()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	stop()
+	for b.Loop() {
+		j, err := journal.Open(fsys, "journal", opt)
+		if err != nil {
+			b.Fatal(err)
+		}
+		entries := 0
+		err = j.Replay(func(journal.Entry) error { entries++; return nil })
+		kept, keepErr := j.Keep(func(id kafka.TopicIDPartition) journal.Log { return byID[id] })
+		if err := errors.Join(err, keepErr, j.Close()); err != nil || !kept || entries < logs {
+			b.Fatalf("%d entries, kept %v, %v", entries, kept, err)
+		}
+	}
 }

@@ -78,6 +78,8 @@ type history struct {
 
 	// superseded is the last entry before which nothing counts.
 	superseded mark
+	// live stands for the entries in the newest file that a replay has read.
+	live *liveEntry
 	// cuts are the truncations, in order. A later one to a lower offset
 	// outdoes an earlier one: to is the least from there on.
 	cuts     []cut

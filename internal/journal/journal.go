@@ -115,6 +115,8 @@ type Journal struct {
 
 	// recovered is what Open found, until Keep or Reset.
 	recovered []frame
+	// live is what Replay saw of it, for Keep.
+	live []*liveEntry
 	// histories are of the logs with entries in what was recovered.
 	histories map[kafka.TopicIDPartition]*history
 

@@ -1,8 +1,7 @@
 package journal
 
 import (
-	"fmt"
-	"slices"
+	"errors"
 
 	"github.com/strandline/strandline/internal/kafka"
 )
@@ -15,20 +14,27 @@ import (
 // find returns the log of an id, in whose own files all of Replay's entries are
 // now, durable there or not; or nil if it has them not. Keep reports false, and
 // has changed nothing, if some log is missing or the files are of an older
-// version: then the logs' own files are to be synced, and Reset called.
+// version: then the logs' own files are to be synced, and Reset called. Replay has
+// been called before, and told of everything.
 func (j *Journal) Keep(find func(kafka.TopicIDPartition) Log) (bool, error) {
 	if len(j.recovered) == 0 || !j.files.allOf(fileVersion) {
 		return false, nil
 	}
-	entries, ok, err := j.liveEntries(find)
-	if !ok || err != nil {
-		return false, err
+	if j.live == nil {
+		return false, errors.New("keep journal: Replay comes first")
+	}
+	logs, ok := j.findLive(find)
+	if !ok {
+		return false, nil
 	}
 	j.files.startAtNeeded()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for _, e := range entries {
-		s := j.stateLocked(e.log)
+	for i, e := range j.live {
+		if logs[i] == nil {
+			continue
+		}
+		s := j.stateLocked(logs[i])
 		s.staged = true
 		s.lastSequence.Store(e.file.lastSequence)
 		if s.fileFirst != e.file.firstSequence {
@@ -42,14 +48,14 @@ func (j *Journal) Keep(find func(kafka.TopicIDPartition) Log) (bool, error) {
 			s.truncated = 0
 		}
 	}
-	j.recovered, j.entries = nil, true
+	j.recovered, j.live, j.entries = nil, nil, true
 	clear(j.histories)
 	return true, nil
 }
 
-// liveEntry stands for all entries of a log in one file.
+// liveEntry stands for all recovered entries of a log in one file.
 type liveEntry struct {
-	log  Log
+	id   kafka.TopicIDPartition
 	file *file
 	// The newest frames in which there is a truncation and a synced entry.
 	truncated, synced uint64
@@ -57,45 +63,39 @@ type liveEntry struct {
 	forgotten bool
 }
 
-// liveEntries returns what was recovered by log and file, the oldest file
-// first. It reports false if a log is missing.
-func (j *Journal) liveEntries(find func(kafka.TopicIDPartition) Log) ([]*liveEntry, bool, error) {
-	type place struct {
-		id   kafka.TopicIDPartition
-		file *file
+// noteLive takes an entry that a replay has read into live, which it returns. The
+// entries of a log come in the order of their files.
+func (h *history) noteLive(live []*liveEntry, f frame, e Entry) []*liveEntry {
+	if h.live == nil || h.live.file != f.file {
+		h.live = &liveEntry{id: e.ID, file: f.file}
+		live = append(live, h.live)
 	}
-	var all []*liveEntry
-	byPlace := map[place]*liveEntry{}
-	err := j.walkRecovered(func(f frame, _ int, e Entry) error {
-		live := byPlace[place{e.ID, f.file}]
-		if live == nil {
-			live = &liveEntry{log: find(e.ID), file: f.file}
-			byPlace[place{e.ID, f.file}] = live
-			all = append(all, live)
-		}
-		switch e.Kind {
-		case Truncate:
-			live.truncated = f.sequence
-		case synced:
-			live.synced = f.sequence
-		}
-		live.forgotten = e.Kind == forgotten
-		return nil
-	})
-	if err != nil {
-		return nil, false, fmt.Errorf("keep journal: %w", err)
+	switch e.Kind {
+	case Truncate:
+		h.live.truncated = f.sequence
+	case synced:
+		h.live.synced = f.sequence
 	}
-	// What was deleted needs no log; older files may not know that it was.
-	deleted := map[kafka.TopicIDPartition]bool{}
-	for p, live := range byPlace {
-		deleted[p.id] = deleted[p.id] || live.forgotten && live.log == nil
-	}
-	for p, live := range byPlace {
-		if live.log == nil && !deleted[p.id] {
-			return nil, false, nil
+	h.live.forgotten = e.Kind == forgotten
+	return live
+}
+
+// findLive returns the log of each live entry, nil for one that was deleted. It
+// reports false if another is missing.
+func (j *Journal) findLive(find func(kafka.TopicIDPartition) Log) ([]Log, bool) {
+	logs := make([]Log, len(j.live))
+	deleted := map[kafka.TopicIDPartition]bool{} // Older files may not know that it was.
+	for i, e := range j.live {
+		if logs[i] = find(e.id); logs[i] == nil && e.forgotten {
+			deleted[e.id] = true
 		}
 	}
-	return slices.DeleteFunc(all, func(e *liveEntry) bool { return e.log == nil }), true, nil
+	for i, e := range j.live {
+		if logs[i] == nil && !deleted[e.id] {
+			return nil, false
+		}
+	}
+	return logs, true
 }
 
 // allOf reports whether all files have a version.

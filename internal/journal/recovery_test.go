@@ -159,6 +159,27 @@ func TestKeepMakesTheNewestFrameDurable(t *testing.T) {
 	}
 }
 
+// TestKeepReadsNothingAgain: what Keep needs, Replay has seen.
+func TestKeepReadsNothingAgain(t *testing.T) {
+	mem := memfs.New()
+	j, stop := start(t, mem, small())
+	l := openLog(t, mem, 1)
+	warmUp(t, j, l)
+	appendAndWait(t, j, l, 101, 102)
+	stop()
+	fsys := errorfs.Wrap(mem, nil)
+	j, err := journal.Open(fsys, "journal", small())
+	must(t, err)
+	l = openLog(t, mem, 1)
+	must(t, j.Replay(l.replay))
+	fsys.SetInjector(errorfs.Matching(errorfs.Read, "journal/*", syscall.EIO))
+	kept, err := j.Keep(func(kafka.TopicIDPartition) journal.Log { return l })
+	must(t, err, j.Close())
+	if !kept {
+		t.Fatal("not kept")
+	}
+}
+
 func TestTornLastFrameEndsTheJournal(t *testing.T) {
 	clean, id, base := written(t)
 	name, frames, content := findFrames(t, clean)

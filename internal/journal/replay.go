@@ -311,9 +311,15 @@ func (j *Journal) adopt(files []*file, needed []frame) {
 // be appended again.
 // Replay changes nothing and may be called again, before Run.
 func (j *Journal) Replay(fn func(Entry) error) error {
+	j.live = nil
+	for _, h := range j.histories {
+		h.live = nil
+	}
+	var live []*liveEntry
 	err := j.walkRecovered(func(f frame, i int, e Entry) error {
 		h := j.histories[e.ID]
-		if e.Kind > Truncate || h != nil && h.drops(mark{f.sequence, i}, e) {
+		live = h.noteLive(live, f, e)
+		if e.Kind > Truncate || h.drops(mark{f.sequence, i}, e) {
 			return nil
 		}
 		return fn(e)
@@ -321,6 +327,7 @@ func (j *Journal) Replay(fn func(Entry) error) error {
 	if err != nil {
 		return fmt.Errorf("replay journal: %w", err)
 	}
+	j.live = live
 	return nil
 }
 
@@ -378,7 +385,7 @@ func (j *Journal) dropEntries() error {
 	j.files.current.firstSequence = h.sequence
 	j.files.current.logs = nil
 	j.files.release(j.files.snapshotFull(), h.sequence+1)
-	j.recovered, j.entries = nil, false
+	j.recovered, j.live, j.entries = nil, nil, false
 	clear(j.histories)
 	j.mu.Lock()
 	defer j.mu.Unlock()
