@@ -31,9 +31,6 @@ type groupReply struct {
 	waiting atomic.Int32
 	answers []kmsg.Response // One per group.
 	merge   func([]kmsg.Response) kmsg.Response
-	// deadline is when late is answered instead; zero for never.
-	deadline time.Time
-	late     func() kmsg.Response
 
 	ready atomic.Pointer[reply] // Once there are all answers. Set with mu held.
 	mu    sync.Mutex
@@ -68,8 +65,8 @@ func (r *groupReply) complete() {
 func (r *groupReply) Done() bool { return r.ready.Load() != nil }
 
 // Deadline implements wire.Response: the machine has deadlines of its own for
-// everything that it parks, but not for what waits to be replicated.
-func (r *groupReply) Deadline() time.Time { return r.deadline }
+// everything that it parks, and the coordinator for what waits to be replicated.
+func (r *groupReply) Deadline() time.Time { return time.Time{} }
 
 // Encode implements wire.Response.
 func (r *groupReply) Encode(w *wire.Writer) error {
@@ -79,10 +76,7 @@ func (r *groupReply) Encode(w *wire.Writer) error {
 	if ready := r.ready.Load(); ready != nil {
 		return ready.Encode(w)
 	}
-	if r.late != nil {
-		w.Append(r.late().AppendTo)
-	}
-	return nil // Else the connection died first: there is nobody to tell.
+	return nil // The connection died first: there is nobody to tell.
 }
 
 func firstAnswer(answers []kmsg.Response) kmsg.Response { return answers[0] }
@@ -155,44 +149,21 @@ func grouped[T any, P message[T]](
 			return badRequest(w, err)
 		}
 		defer give()
-		bodyBytes := int64(len(w.Body))
 		w.Release()
 		if fetch, ok := any(req).(*kmsg.OffsetFetchRequest); ok {
 			fetchOnce(fetch)
 		}
 		if id, ok := group.GroupID(req); ok {
-			r := s.ask(w, []string{id}, firstAnswer,
+			return s.ask(w, []string{id}, firstAnswer,
 				func(_ int, m *group.Shard, c *group.Context, fx *shard.Effects) { m.Handle(c, req, fx) },
 				func(_ int, code kafka.Code, message string) kmsg.Response {
 					return group.ErrorResponse(req, code, message)
 				})
-			s.limitCommit(r, req, bodyBytes)
-			return r
 		}
 		if several, ok := any(req).(*kmsg.DeleteGroupsRequest); ok {
 			return s.deleteGroups(w, several)
 		}
 		return s.fetchSeveral(w, any(req).(*kmsg.OffsetFetchRequest))
-	}
-}
-
-// keptPerByte is about what a byte of a commit takes decoded.
-const keptPerByte = 4
-
-// limitCommit has a commit that is not on every in-sync replica in time answered
-// with REQUEST_TIMED_OUT (offsets.commit.timeout.ms). It may still happen: the
-// client commits again.
-func (s *Services) limitCommit(r *groupReply, req kmsg.Request, bodyBytes int64) {
-	switch req.(type) {
-	case *kmsg.OffsetCommitRequest, *kmsg.OffsetDeleteRequest:
-	default:
-		return
-	}
-	r.wire.Charge(bodyBytes * keptPerByte) // The request is kept for the late answer.
-	r.deadline = s.Now().Add(s.Broker().OffsetsCommitTimeout)
-	r.late = func() kmsg.Response {
-		return group.ErrorResponse(req, kafka.ErrRequestTimedOut,
-			"the offsets were written but not acknowledged by every in-sync replica in time (offsets.commit.timeout.ms)")
 	}
 }
 

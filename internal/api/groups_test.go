@@ -40,7 +40,7 @@ func TestCommitTimeout(t *testing.T) {
 	}
 	close(disk.on)
 	late, behind := c.send(commitOf(8, 2)), c.send(kmsg.NewPtrDescribeClusterRequest())
-	if got := codesIn(c.receive(late)); got[0] != kafka.ErrRequestTimedOut {
+	if got := codesIn(c.receive(late)); got[0] != kafka.ErrCoordinatorNotAvailable {
 		t.Errorf("a commit on a disk that hangs: %v", got)
 	}
 	c.receive(behind)
@@ -51,5 +51,40 @@ func TestCommitTimeout(t *testing.T) {
 	got := c.ask(fetch).(*kmsg.OffsetFetchResponse)
 	if len(got.Topics) != 1 || got.Topics[0].Partitions[0].Offset != 2 {
 		t.Errorf("the offset is %+v, want 2", got)
+	}
+}
+
+// TestSyncTimeout: so does an assignment. The client joins again, or finds what it
+// assigned in effect.
+func TestSyncTimeout(t *testing.T) {
+	disk := newSlowDisk()
+	w := newWorld(t)
+	w.settings["offsets.commit.timeout.ms"] = "20"
+	w.files = errorfs.Wrap(memfs.New(), disk.inject)
+	w.start()
+	w.must(w.ensureOffsetsTopic(t.Context()))
+	c := w.connect()
+	join := kmsg.NewPtrJoinGroupRequest()
+	join.Version, join.Group, join.ProtocolType = 3, "g", "consumer"
+	join.SessionTimeoutMillis, join.RebalanceTimeoutMillis = 60_000, 60_000
+	join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range"}}
+	joined := c.ask(join).(*kmsg.JoinGroupResponse)
+	if joined.ErrorCode != 0 || joined.LeaderID != joined.MemberID {
+		t.Fatalf("joined: %+v", joined)
+	}
+	close(disk.on)
+	sync := kmsg.NewPtrSyncGroupRequest()
+	sync.Version, sync.Group, sync.Generation, sync.MemberID = 3, "g", joined.Generation, joined.MemberID
+	sync.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{
+		{MemberID: joined.MemberID, MemberAssignment: []byte("all")},
+	}
+	synced := c.ask(sync).(*kmsg.SyncGroupResponse)
+	if kafka.Code(synced.ErrorCode) != kafka.ErrCoordinatorNotAvailable || len(synced.MemberAssignment) > 0 {
+		t.Errorf("an assignment on a disk that hangs: %+v", synced)
+	}
+	close(disk.gate)
+	synced = c.ask(sync).(*kmsg.SyncGroupResponse)
+	if synced.ErrorCode != 0 || string(synced.MemberAssignment) != "all" {
+		t.Errorf("after it went on: %+v", synced)
 	}
 }

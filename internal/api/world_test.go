@@ -23,7 +23,6 @@ import (
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/quorum"
-	"github.com/strandline/strandline/internal/record"
 	"github.com/strandline/strandline/internal/refusal"
 	"github.com/strandline/strandline/internal/topics"
 	"github.com/strandline/strandline/internal/vfs"
@@ -183,6 +182,7 @@ func (w *world) open(logger *slog.Logger) {
 	w.partitions = partition.NewTable()
 	w.groups = coordinator.New(coordinator.Options[*group.Shard]{
 		Topic: metadata.OffsetsTopic, CodeOf: refusal.CodeOf, Now: time.Now, Logger: logger,
+		WriteTimeout: w.plane.BrokerConfig().OffsetsCommitTimeout,
 		New: func(int32) *group.Shard {
 			settings := group.DefaultSettings()
 			settings.InitialRebalanceDelay = 0
@@ -244,42 +244,9 @@ func (w *world) configure(t *metadata.Topic) (commitlog.Config, partition.Settin
 	}, partition.Settings{MinInSync: int(c.MinInsyncReplicas), MaxLag: broker.ReplicaLagTimeMax}
 }
 
-// shardLog is a partition as a coordinator sees it.
-type shardLog struct {
-	p      *partition.Partition
-	waiter partition.Waiter
-}
-
-func (s *shardLog) Append(bs []record.Batch, now time.Time) (kafka.Offset, error) {
-	info, err := s.p.Append(bs, partition.AcksAll, now)
-	return info.LastOffset, err
-}
-
-func (s *shardLog) Read(dst []byte, from kafka.Offset, maxBytes int) ([]byte, error) {
-	r, err := s.p.Read(partition.ReadOptions{From: from, MaxBytes: maxBytes, MinOneBatch: true, CurrentEpoch: -1})
-	if err != nil {
-		return dst, err
-	}
-	defer r.Chunk.Release()
-	return r.Chunk.AppendTo(dst)
-}
-
-func (s *shardLog) Ends() (kafka.Offset, kafka.Offset) {
-	return s.p.Log().LogStartOffset(), s.p.Log().LogEndOffset()
-}
-
-func (s *shardLog) HighWatermark() (kafka.Offset, error) {
-	return s.p.HighWatermark(), s.p.Leads(kafka.NoLeaderEpoch)
-}
-
-func (s *shardLog) Wait(target kafka.Offset, w coordinator.Waker) bool {
-	s.p.StopWaiting(&s.waiter)
-	return s.p.Wait(&s.waiter, w, target)
-}
-
 func (w *world) led(p *partition.Partition) {
 	if p.Topic() == metadata.OffsetsTopic {
-		w.groups.Lead(p.ID().Partition, &shardLog{p: p})
+		w.groups.Lead(p.ID().Partition, coordinator.Leader(p))
 	}
 }
 

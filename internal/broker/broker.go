@@ -199,9 +199,7 @@ func (b *Broker) openParts() error {
 	}
 	b.groups = coordinator.New(coordinator.Options[*group.Shard]{
 		Topic: metadata.OffsetsTopic, CodeOf: refusal.CodeOf, Now: b.now, Logger: b.log,
-		New: func(int32) *group.Shard {
-			return group.New(group.Options{Settings: groupSettings(b.settings()), NewUUID: newUUID})
-		},
+		New: b.newGroups, WriteTimeout: b.settings().OffsetsCommitTimeout,
 	})
 	s := b.settings()
 	b.cleaner = cleaner.New(cleaner.Options{

@@ -23,6 +23,9 @@ type Options[M shard.Machine] struct {
 	Now    func() time.Time
 	Logger *slog.Logger
 
+	// WriteTimeout is how long a reply waits for the high watermark before it is
+	// turned into a refusal; 0 means 5 s.
+	WriteTimeout  time.Duration
 	MaxParked     int // Replies that may wait per shard; 0 means 10,000.
 	MaxBatchBytes int // max.message.bytes of the topic; 0 means 1 MiB.
 	Loaders       int // Partitions that are loaded at a time; 0 means 2.
@@ -30,6 +33,7 @@ type Options[M shard.Machine] struct {
 
 // The defaults of Options.
 const (
+	defaultWriteTimeout  = 5 * time.Second
 	defaultMaxParked     = 10_000
 	defaultMaxBatchBytes = 1 << 20
 	defaultLoaders       = 2
@@ -53,6 +57,9 @@ type Coordinator[M shard.Machine] struct {
 
 // New returns a coordinator without shards.
 func New[M shard.Machine](o Options[M]) *Coordinator[M] {
+	if o.WriteTimeout == 0 {
+		o.WriteTimeout = defaultWriteTimeout
+	}
 	if o.MaxParked == 0 {
 		o.MaxParked = defaultMaxParked
 	}

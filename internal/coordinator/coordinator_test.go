@@ -67,6 +67,12 @@ func (r *register) Rejected(_ int64, fx *shard.Effects, code kafka.Code) {
 	}
 }
 
+func (r *register) Late(fx *shard.Effects, code kafka.Code) {
+	for i := range fx.Replies {
+		fx.Replies[i].Response = code.String()
+	}
+}
+
 func (r *register) Unloaded(fx *shard.Effects, code kafka.Code) {
 	for _, c := range r.parked {
 		fx.Reply(c, nil)
@@ -239,6 +245,49 @@ func TestReadsWaitForWhatTheySaw(t *testing.T) {
 		read("later", 0)
 		b.expect("later: 1")
 	})
+}
+
+// TestLateRepliesAreRefused: nobody waits longer than the time-out, whether for a
+// write of its own or for one it has seen, and each counts for itself. What was
+// written stays, and those who come in time are answered.
+func TestLateRepliesAreRefused(t *testing.T) {
+	var log strings.Builder
+	inBubble(t, func(o *coordinator.Options[*register]) {
+		o.WriteTimeout = 5 * time.Second
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	}, func(b *bench) {
+		b.mustPut("a", "k", "1")
+		err := b.Do(3, func(m *register, _ int64, fx *shard.Effects) {
+			fx.WaitFor(0)
+			fx.Reply(letter{&b.box, "read"}, m.values["k"])
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(3 * time.Second)
+		b.mustPut("b", "k", "2")
+		<-time.After(1999 * time.Millisecond)
+		b.expect("")
+		<-time.After(time.Millisecond)
+		b.expect("a: COORDINATOR_NOT_AVAILABLE, read: COORDINATOR_NOT_AVAILABLE")
+		<-time.After(time.Second)
+		b.mustPut("c", "k", "3")
+		<-time.After(2 * time.Second)
+		b.expect("b: COORDINATOR_NOT_AVAILABLE")
+		b.p.commit()
+		b.expect("c: 3")
+		<-time.After(time.Hour)
+		b.expect("")
+		b.mustPut("d", "k", "4")
+		b.p.commit()
+		b.expect("d: 4")
+		if got := b.values()["k"]; got != "4" {
+			t.Errorf("k is %q", got)
+		}
+	})
+	if n := strings.Count(log.String(), "in time"); n != 1 {
+		t.Errorf("one stall was logged %d times:\n%s", n, log.String())
+	}
 }
 
 func TestSyncedAtOnceIsAnsweredAtOnce(t *testing.T) {

@@ -14,7 +14,10 @@
 // Leadership: Lead loads a partition up to where its log ended at that moment,
 // and not beyond the high watermark. Resign, a partition that says it does not
 // lead any more, and the end of Run drop the shard; whoever waits is told
-// NOT_COORDINATOR and finds the next coordinator. There is no way back from a
+// NOT_COORDINATOR and finds the next coordinator. A reply that has waited for the
+// high watermark for too long becomes COORDINATOR_NOT_AVAILABLE, as in Kafka: the
+// client asks for the coordinator again, and what it wrote may still be committed.
+// There is no way back from a
 // replayed record, and none is needed: what was appended is replayed, what could
 // not be appended never was.
 //
@@ -22,7 +25,7 @@
 //
 //	a reply is sent only when the records of its step are committed
 //	a record is replayed once, in the order of the log
-//	parked replies per shard <= MaxParked
+//	parked replies per shard <= MaxParked, and each waits <= WriteTimeout
 //
 // Lock order: shard mutex -> the partition's locks. A Wake comes with those held
 // and takes none of ours.

@@ -39,6 +39,7 @@ type host[M shard.Machine] struct {
 	writer  writer
 	parked  parked
 	waiting bool      // The partition will wake us.
+	stalled bool      // It was logged that replies are late, and none went out since.
 	lost    bool      // An append found out that somebody else leads.
 	news    []func(M) // Of Notify, while loading.
 }
@@ -46,6 +47,7 @@ type host[M shard.Machine] struct {
 func newHost[M shard.Machine](c *Coordinator[M], number int32, p Partition) *host[M] {
 	h := &host[M]{c: c, number: number, partition: p, gone: make(chan struct{})}
 	h.deadlineMs.Store(shard.NoDeadline)
+	h.parked.dueMs = shard.NoDeadline
 	return h
 }
 
@@ -146,6 +148,7 @@ func (h *host[M]) serve(nowMs int64) int64 {
 		replies = h.applyLocked(now, replies)
 	}
 	replies = h.settleLocked(replies)
+	replies = h.refuseLateLocked(replies)
 	next := h.deadlineMs.Load()
 	h.mu.Unlock()
 	send(replies)
@@ -174,7 +177,7 @@ func (h *host[M]) applyLocked(now time.Time, replies []shard.Reply) []shard.Repl
 	if highWatermark, err := h.partition.HighWatermark(); err == nil && highWatermark >= until {
 		return append(replies, fx.Replies...)
 	}
-	h.parked.push(until, fx.Replies)
+	h.parked.push(until, now.Add(h.c.o.WriteTimeout).UnixMilli(), fx.Replies)
 	return replies
 }
 
@@ -227,7 +230,9 @@ func (h *host[M]) settleLocked(replies []shard.Reply) []shard.Reply {
 			// Somebody else leads now; Resign will say so as well.
 			return append(replies, h.unloadLocked()...)
 		}
+		sent := len(replies)
 		replies = h.parked.pop(highWatermark, replies)
+		h.stalled = h.stalled && len(replies) == sent
 		if h.parked.len() == 0 || h.waiting {
 			break
 		}
@@ -237,8 +242,33 @@ func (h *host[M]) settleLocked(replies []shard.Reply) []shard.Reply {
 	return replies
 }
 
+// refuseLateLocked adds to replies refusals in the place of those that have waited
+// for too long.
+func (h *host[M]) refuseLateLocked(replies []shard.Reply) []shard.Reply {
+	if h.phase != active {
+		return replies
+	}
+	until := kafka.NoOffset
+	if h.parked.len() > 0 {
+		until = h.parked.first()
+	}
+	late := h.parked.popLate(h.c.o.Now().UnixMilli(), nil)
+	if len(late) > 0 {
+		fx := &shard.Effects{Replies: late}
+		h.machine.Late(fx, callerCode(kafka.ErrRequestTimedOut))
+		replies = append(replies, fx.Replies...)
+		if !h.stalled {
+			h.c.o.Logger.Warn("not on every in-sync replica in time", "topic", h.c.o.Topic,
+				"partition", h.number, "offset", int64(until-1), "timeout", h.c.o.WriteTimeout)
+			h.stalled = true
+		}
+	}
+	h.publishDeadlineLocked()
+	return replies
+}
+
 func (h *host[M]) publishDeadlineLocked() {
-	next := h.machine.Deadline()
+	next := min(h.machine.Deadline(), h.parked.dueMs)
 	h.deadlineMs.Store(next)
 	h.c.deadlineMoved(next)
 }
@@ -273,16 +303,21 @@ func send(replies []shard.Reply) {
 	}
 }
 
-// parked is a queue of replies that wait for the high watermark. Invariant: the
-// offsets they wait for never fall from one to the next.
+// parked is a queue of replies that wait for the high watermark, each for a time.
+// Invariant: the offsets they wait for and their deadlines never fall from one to
+// the next.
 type parked struct {
 	replies []parkedReply
 	head    int
+	// dueMs is no later than the first deadline. It is not moved when replies are
+	// sent in time, so that those cost no timer.
+	dueMs int64
 }
 
 type parkedReply struct {
-	until kafka.Offset
-	reply shard.Reply
+	until      kafka.Offset
+	deadlineMs int64
+	reply      shard.Reply
 }
 
 func (p *parked) len() int { return len(p.replies) - p.head }
@@ -293,18 +328,37 @@ func (p *parked) first() kafka.Offset { return p.replies[p.head].until }
 // push parks replies until the high watermark is at or above until. One that
 // could go before those parked already goes with the last of them: it is simpler,
 // and they are one sync away.
-func (p *parked) push(until kafka.Offset, replies []shard.Reply) {
+func (p *parked) push(until kafka.Offset, deadlineMs int64, replies []shard.Reply) {
 	if n := len(p.replies); n > p.head {
-		until = max(until, p.replies[n-1].until)
+		last := &p.replies[n-1]
+		until, deadlineMs = max(until, last.until), max(deadlineMs, last.deadlineMs)
 	}
+	p.dueMs = min(p.dueMs, deadlineMs)
 	for _, r := range replies {
-		p.replies = append(p.replies, parkedReply{until, r})
+		p.replies = append(p.replies, parkedReply{until, deadlineMs, r})
 	}
 }
 
 // pop moves to dst what highWatermark has reached.
 func (p *parked) pop(highWatermark kafka.Offset, dst []shard.Reply) []shard.Reply {
-	for p.head < len(p.replies) && p.replies[p.head].until <= highWatermark {
+	return p.popWhile(func(r *parkedReply) bool { return r.until <= highWatermark }, dst)
+}
+
+// popLate moves to dst what has waited for too long.
+func (p *parked) popLate(nowMs int64, dst []shard.Reply) []shard.Reply {
+	if nowMs < p.dueMs {
+		return dst
+	}
+	dst = p.popWhile(func(r *parkedReply) bool { return r.deadlineMs <= nowMs }, dst)
+	p.dueMs = shard.NoDeadline
+	if p.len() > 0 {
+		p.dueMs = p.replies[p.head].deadlineMs
+	}
+	return dst
+}
+
+func (p *parked) popWhile(isNext func(*parkedReply) bool, dst []shard.Reply) []shard.Reply {
+	for p.head < len(p.replies) && isNext(&p.replies[p.head]) {
 		dst = append(dst, p.replies[p.head].reply)
 		p.replies[p.head] = parkedReply{}
 		p.head++
@@ -326,6 +380,6 @@ func (p *parked) all() []shard.Reply {
 	for _, r := range p.replies[p.head:] {
 		all = append(all, r.reply)
 	}
-	*p = parked{}
+	*p = parked{dueMs: shard.NoDeadline}
 	return all
 }

@@ -16,7 +16,14 @@ type cleanup struct {
 	atMs    int64                      // When offsets are checked for expiry next.
 	queue   []string                   // Groups that are still to be checked in this round.
 	deleted map[string][]kafka.TopicID // By topic name; zero for every incarnation.
+	orphans map[incarnation]bool       // That were gone when the shard was loaded.
 	again   bool                       // There is more to do at once.
+}
+
+// incarnation is a topic as an offset names it; the id may be zero.
+type incarnation struct {
+	name string
+	id   kafka.TopicID
 }
 
 func (c *cleanup) deadline() int64 {
@@ -35,6 +42,47 @@ func (s *Shard) TopicDeleted(name string, id kafka.TopicID) {
 	}
 	c.deleted[name] = append(c.deleted[name], id)
 	c.queue, c.again = nil, true
+}
+
+// findOrphans makes the shard delete the offsets in topics that are not there any
+// more. Whoever coordinated the groups before may have gone before it saw the
+// topic deleted, or before what it did about that was durable.
+func (s *Shard) findOrphans() {
+	topics := s.topics
+	if s.topics = nil; topics == nil {
+		return
+	}
+	c := &s.cleanup
+	isThere := map[incarnation]bool{}
+	for _, g := range s.groups {
+		for name, partitions := range g.offsets {
+			for _, o := range partitions {
+				t := incarnation{name, o.TopicID}
+				there, known := isThere[t]
+				if !known {
+					there = t.isIn(topics)
+					isThere[t] = there
+				}
+				if there {
+					continue
+				}
+				if c.orphans == nil {
+					c.orphans = map[incarnation]bool{}
+				}
+				c.orphans[t], c.again = true, true
+			}
+		}
+	}
+}
+
+// isIn reports whether the topic is there. Without an id any of its name is it.
+func (t incarnation) isIn(topics Topics) bool {
+	if t.id.IsZero() {
+		_, _, ok := topics.Topic(t.name)
+		return ok
+	}
+	_, ok := topics.TopicName(t.id)
+	return ok
 }
 
 // cleanUp goes on with a round of cleaning: one step looks at groups until it
@@ -57,7 +105,7 @@ func (s *Shard) cleanUp(nowMs int64, fx *shard.Effects) {
 	}
 	c.again = len(c.queue) > 0
 	if !c.again {
-		c.queue, c.deleted = nil, nil
+		c.queue, c.deleted, c.orphans = nil, nil, nil
 		c.atMs = nowMs + max(s.settings.RetentionCheck.Milliseconds(), 1)
 	}
 }
@@ -90,7 +138,7 @@ func (s *Shard) cleanGroup(g *group, nowMs int64, fx *shard.Effects) bool {
 // that do not say which incarnation they are of go with the name.
 func (s *Shard) topicDeleted(name string, o *Offset) bool {
 	ids := s.cleanup.deleted[name]
-	return slices.Contains(ids, o.TopicID) || slices.Contains(ids, kafka.TopicID{}) ||
+	return s.cleanup.orphans[incarnation{name, o.TopicID}] || slices.Contains(ids, o.TopicID) || slices.Contains(ids, kafka.TopicID{}) ||
 		len(ids) > 0 && o.TopicID.IsZero()
 }
 

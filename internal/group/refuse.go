@@ -25,11 +25,16 @@ func (s *Shard) Rejected(nowMs int64, fx *shard.Effects, code kafka.Code) {
 	s.dropIfVoid(g)
 }
 
-// Unloaded implements shard.Machine.
-func (s *Shard) Unloaded(fx *shard.Effects, code kafka.Code) {
+// Late implements shard.Machine.
+func (s *Shard) Late(fx *shard.Effects, code kafka.Code) {
 	for i := range fx.Replies {
 		Refuse(fx.Replies[i].Response, code)
 	}
+}
+
+// Unloaded implements shard.Machine.
+func (s *Shard) Unloaded(fx *shard.Effects, code kafka.Code) {
+	s.Late(fx, code)
 	for _, g := range s.groups {
 		for _, m := range g.members {
 			m.answerJoin(code, fx)

@@ -62,7 +62,7 @@ func newWorld() *world {
 }
 
 func (w *world) newShard() *group.Shard {
-	return group.New(group.Options{Settings: w.settings, NewUUID: func() [16]byte {
+	return group.New(group.Options{Settings: w.settings, Topics: w.knownTopics(), NewUUID: func() [16]byte {
 		w.uuids++
 		return [16]byte{14: byte(w.uuids >> 8), 15: byte(w.uuids)}
 	}})

@@ -51,4 +51,8 @@ type Options struct {
 	// NewUUID returns random bytes for a member id; the machine has no source of
 	// its own.
 	NewUUID func() [16]byte
+	// Topics are the topics there are when the shard is loaded, as of when this
+	// broker became its coordinator or later; nil if nobody knows. Offsets in
+	// others are deleted: their topics went while nobody was there to see it.
+	Topics Topics
 }

@@ -18,6 +18,7 @@ import (
 type Shard struct {
 	settings     Settings
 	newUUID      func() [16]byte
+	topics       Topics // Until the shard is loaded; may be nil.
 	groups       map[string]*group
 	timers       timers
 	pending      int // Members that are pending, in all groups.
@@ -37,7 +38,7 @@ type Context struct {
 // New returns an empty shard.
 func New(o Options) *Shard {
 	return &Shard{
-		settings: o.Settings, newUUID: o.NewUUID, groups: map[string]*group{},
+		settings: o.Settings, newUUID: o.NewUUID, topics: o.Topics, groups: map[string]*group{},
 		lastAppended: kafka.NoOffset,
 	}
 }
@@ -188,6 +189,7 @@ func (s *Shard) Loaded(nowMs int64) {
 		}
 		s.rearm(g, g.nextDeadline())
 	}
+	s.findOrphans()
 }
 
 // Deadline implements shard.Machine.

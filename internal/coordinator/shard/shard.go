@@ -134,6 +134,10 @@ type Machine interface {
 	// Rejected is called instead of Replay when the records of fx could not be
 	// appended: it turns the replies in fx into refusals with code.
 	Rejected(nowMs int64, fx *Effects, code kafka.Code)
+	// Late turns the replies in fx, whose records were appended and are not
+	// committed in time, into refusals with code. They may still be committed, so
+	// it changes nothing else.
+	Late(fx *Effects, code kafka.Code)
 	// Unloaded is called last: it turns the replies in fx into refusals with code
 	// and adds one for every caller that the machine has parked.
 	Unloaded(fx *Effects, code kafka.Code)
