@@ -322,6 +322,26 @@ func TestMissingFirstSegment(t *testing.T) {
 	}
 }
 
+// Where both checkpoints were lost, a log begins at its oldest segment. Later starts
+// know that.
+func TestLogStartBehindALostCheckpoint(t *testing.T) {
+	x := newLoss(t)
+	for range 30 {
+		x.append(t, 1)
+	}
+	x.must(t, x.journal.Round(true), x.log.DeleteRecords(12), x.dir.Checkpoint(), x.dir.Close(true))
+	names, _ := x.files(t, ".log")
+	x.flip(t, "checkpoint-0", 10)
+	x.flip(t, "checkpoint-1", 10)
+	for i := range 3 {
+		x.open(t)
+		if got := x.log.LogStartOffset(); got == 0 || got > 12 || x.frozen() || len(x.events.corrupt) > 0 {
+			t.Fatalf("start %d: the log starts at %d, the oldest segment is %s; reported %q", i, got, names[0], x.events.corrupt)
+		}
+		x.must(t, x.dir.Close(true))
+	}
+}
+
 func TestCheckpointsThatCannotBeRead(t *testing.T) {
 	x := newLoss(t)
 	for range 30 {

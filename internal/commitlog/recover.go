@@ -177,7 +177,9 @@ func (l *Log) takeSegments(files []segmentFile, r recovery) error {
 				Reason: fmt.Sprintf("segments are missing: the log starts at %d and the oldest segment at %d", start, first),
 			})
 		}
-		start = max(start, first)
+		if start = max(start, first); r.lost {
+			l.w.synced.logStart = start // For later starts.
+		}
 	}
 	l.logStart.Store(int64(start))
 	l.w.openedStart = start
@@ -297,7 +299,7 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 			return err
 		}
 		l.w.dirty = append(l.w.dirty, s)
-		if torn == nil && next != kafka.NoOffset && l.isGap(next, r) {
+		if torn == nil && next != kafka.NoOffset && l.isGap(next) {
 			torn = &tornError{fmt.Sprintf("the next segment begins at %d and does not continue the log at %d",
 				next, l.w.end.nextOffset)}
 		}
@@ -319,6 +321,9 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 		if i+1 == len(segments) {
 			break
 		}
+		if next > l.w.end.nextOffset {
+			l.noteGapLocked(next)
+		}
 		i++
 		if err := l.nextSegmentLocked(segments[i]); err != nil {
 			return err
@@ -335,11 +340,12 @@ func (l *Log) scanTail(i int, at boundary, r recovery) error {
 	return l.dropSnapshots(doubted)
 }
 
-// isGap tells whether a segment at base does not continue the log. Behind what
-// was compacted there may be a hole; without a checkpoint nobody knows what was.
-func (l *Log) isGap(base kafka.Offset, r recovery) bool {
-	end := l.w.end.nextOffset
-	return base < end || base > end && base > l.w.synced.cleanedTo && !r.lost
+// isGap tells whether a segment at base does not continue the log. Where there may
+// be gaps, compaction may have left one before any segment up to the one that the
+// checkpoint names; if it names none, nobody knows where.
+func (l *Log) isGap(base kafka.Offset) bool {
+	end, named := l.w.end.nextOffset, l.w.synced.segmentBase
+	return base < end || base > end && !(l.mayHaveGaps() && (named == kafka.NoOffset || base <= named))
 }
 
 // nextSegmentLocked seals the active segment of a scan and goes on with s.

@@ -30,7 +30,7 @@ func (l *Log) raiseKnownEnd(segments []*segment, i int, size int64) (rotten bool
 	}
 	end := max(l.knownEnd, at.nextOffset+1)
 	if behind.nextOffset != kafka.NoOffset {
-		last, err := endOfBatches(l.w.file, behind, size)
+		last, err := l.endOfBatches(l.w.file, behind, size)
 		if err != nil {
 			return false, err
 		}
@@ -42,7 +42,7 @@ func (l *Log) raiseKnownEnd(segments []*segment, i int, size int64) (rotten bool
 		if err != nil {
 			return false, err
 		}
-		last, err := endOfBatches(f, boundary{0, s.baseOffset}, s.size.Load())
+		last, err := l.endOfBatches(f, boundary{0, s.baseOffset}, s.size.Load())
 		if err != nil {
 			return false, err
 		}
@@ -113,7 +113,7 @@ func (l *Log) isBeginning(at boundary, size int64) (bool, error) {
 
 // endOfBatches returns the offset after the last of the batches that follow one
 // another from a boundary on.
-func endOfBatches(f vfs.File, at boundary, size int64) (kafka.Offset, error) {
+func (l *Log) endOfBatches(f vfs.File, at boundary, size int64) (kafka.Offset, error) {
 	scan := newBatchScan(f, at.position, size)
 	defer scan.close()
 	end := at.nextOffset
@@ -121,7 +121,7 @@ func endOfBatches(f vfs.File, at boundary, size int64) (kafka.Offset, error) {
 		b, err := scan.next()
 		var torn *tornError
 		switch {
-		case err == nil && b.BaseOffset() >= end:
+		case err == nil && (b.BaseOffset() == end || b.BaseOffset() > end && l.mayHaveGaps()):
 			end = b.LastOffset() + 1
 			continue
 		case err == nil, errors.As(err, &torn), errors.Is(err, io.EOF):

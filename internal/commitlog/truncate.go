@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"sort"
 
@@ -249,11 +250,37 @@ func (l *Log) boundaryBefore(segments []*segment, i int, offset kafka.Offset) (b
 		interval: l.options.Load().Config.IndexIntervalBytes,
 	}
 	b, err := q.locate(offset)
-	if err == nil && b.position == 0 {
+	switch {
+	case err == nil && b.position == 0:
 		b.nextOffset = s.baseOffset
+	case err == nil && b.position == end.position:
+		// A gap leads to the next segment: the last batch says where it begins.
+		b.nextOffset, err = q.lastEnd()
 	}
 	b.nextOffset = min(b.nextOffset, max(offset, s.baseOffset))
 	return b, err
+}
+
+// lastEnd returns the offset after the last batch of the segment.
+func (q *segmentRead) lastEnd() (kafka.Offset, error) {
+	from, err := q.lookUp(func() (indexHit, error) { return q.segment.indexedBelow(q.end.position) })
+	if err != nil {
+		return 0, err
+	}
+	w := newHeaderWalk(q.file, from.position, q.end.position)
+	defer w.close()
+	for {
+		h, err := w.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return from.nextOffset, nil
+		case errors.Is(err, errBadHeader):
+			return 0, q.segment.suspect(w.position, "no record batch where one should be")
+		case err != nil:
+			return 0, err
+		}
+		from = h.end()
+	}
 }
 
 // clampStart keeps the log start at or below the log's end: a batch that
