@@ -70,7 +70,7 @@ func newConsume(a *app) *cobra.Command {
 	f.StringVarP(&c.from, "from", "s", "start",
 		"`position` to begin at; for a group, where it has no offset yet")
 	f.StringVar(&c.until, "until", "", "`position` to end at, exclusive")
-	f.Int32SliceVarP(&c.partitions, "partition", "p", nil, "read these partition `numbers` only")
+	partitionsFlag(f, &c.partitions, "read these partition `numbers` only")
 	f.StringVarP(&c.group, "group", "g", "", "read as a member of this `group` and commit its offsets")
 	f.StringVarP(&c.format, "format", "f", "", "how to print a record, `json or a text with {fields}`")
 	f.StringVar(&c.delimiter, "delimiter", `\n`, "`text` to print after each record")

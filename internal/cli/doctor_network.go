@@ -187,8 +187,8 @@ func (d *doctor) sayCorrupt(answer brokerNotes) {
 		d.say(statusProblem, "data",
 			fmt.Sprintf("%s-%d: %s is corrupt at position %d since %s: %s", c.Topic, c.Partition, c.File,
 				c.Position, timestamp(c.Since), c.Reason),
-			"It is not served. Stop the broker and restore the file from a copy, or let consumers seek past "+
-				"it: strandline group seek")
+			"It is not served. Stop the broker and restore the file from a copy, or give up what is lost: "+
+				"strandline log repair. Or let consumers seek past it: strandline group seek")
 	}
 	if more := answer.CorruptTotal - len(answer.Corrupt); more > 0 {
 		d.say(statusProblem, "data", fmt.Sprintf("corrupt in %s more", plural(more, "place")),

@@ -11,7 +11,7 @@ const (
 	exitFailed      = 1   // The broker refused, or part of the work failed.
 	exitUsage       = 2   // The command line or a configuration is wrong.
 	exitUnreachable = 3   // No broker answered.
-	exitUnsound     = 4   // doctor or log verify found something wrong.
+	exitUnsound     = 4   // doctor, log verify or log repair found something wrong.
 	exitInterrupted = 130 // Interrupted before the work was done.
 )
 
@@ -20,7 +20,7 @@ const exitCodesHelp = `Exit codes:
   1    the broker refused it, or a part of it failed
   2    the command line or a configuration file is wrong
   3    no broker could be reached
-  4    doctor or log verify found something wrong
+  4    doctor, log verify or log repair found something wrong
   130  interrupted before it was done`
 
 // failure is an error for people: what happened, and what to do.

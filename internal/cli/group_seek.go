@@ -51,7 +51,7 @@ func newGroupSeek(a *app) *cobra.Command {
 	f.StringVar(&s.to, "to", "", "`position` to go to")
 	f.StringSliceVarP(&s.topics, "topic", "t", nil,
 		"only these `topics` (default all that the group has offsets for)")
-	f.Int32SliceVarP(&s.partitions, "partition", "p", nil, "only these partition `numbers`")
+	partitionsFlag(f, &s.partitions, "only these partition `numbers`")
 	f.BoolVar(&s.dryRun, "dry-run", false, "show what would change, and change nothing")
 	_ = cmd.RegisterFlagCompletionFunc("topic", a.completeTopics(-1)) // The flag is there.
 	return cmd

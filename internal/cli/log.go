@@ -12,8 +12,8 @@ may be running on it; what it has not written yet is not seen.`
 func newLog(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "log",
-		Short: "Read and verify the files of a data directory, without a broker",
+		Short: "Read, verify and repair the files of a data directory, without a broker",
 	}
-	cmd.AddCommand(newLogDump(a), newLogVerify(a))
+	cmd.AddCommand(newLogDump(a), newLogVerify(a), newLogRepair(a))
 	return cmd
 }

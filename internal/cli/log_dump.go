@@ -61,7 +61,7 @@ func newLogDump(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVarP(&d.topics, "topic", "t", nil, "only these `topics`, by name or id")
-	f.Int32SliceVarP(&d.partitions, "partition", "p", nil, "only these partition `numbers`")
+	partitionsFlag(f, &d.partitions, "only these partition `numbers`")
 	f.Int64VarP(&d.from, "from", "s", 0, "begin at this `offset`")
 	f.Int64VarP(&d.count, "count", "n", 0, "end after this `number` of batches or records")
 	f.BoolVarP(&d.records, "records", "r", false, "print records, not batches")

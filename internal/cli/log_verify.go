@@ -66,7 +66,7 @@ func newLogVerify(a *app) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVarP(&v.topics, "topic", "t", nil, "only these `topics`, by name or id")
-	f.Int32SliceVarP(&v.partitions, "partition", "p", nil, "only these partition `numbers`")
+	partitionsFlag(f, &v.partitions, "only these partition `numbers`")
 	f.BoolVar(&v.quick, "quick", false,
 		"check checksums, but do not decompress and look at each record")
 	return cmd

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/strandline/strandline/internal/kafka"
 )
 
@@ -45,6 +47,13 @@ type logSegment struct {
 // sibling is the path of another file of the segment.
 func (s logSegment) sibling(suffix string) string {
 	return strings.TrimSuffix(s.path, logSuffix) + suffix
+}
+
+// partitionsFlag adds the flag -p. Without it all partitions are meant, which
+// pflag would show as a default of [].
+func partitionsFlag(f *pflag.FlagSet, to *[]int32, usage string) {
+	f.Int32SliceVarP(to, "partition", "p", nil, usage)
+	f.Lookup("partition").DefValue = ""
 }
 
 // findLogs returns the partitions below paths, in the order of topics.

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -59,6 +61,20 @@ func newReady(a *app) *cobra.Command {
 	return cmd
 }
 
+// notReady says why nothing answered over HTTP, and what to do.
+func (a *app) notReady(address string, err error) *failure {
+	f := newFailure(exitUnreachable, "no broker answers over HTTP at %s: %s", address, dialReason(err))
+	f.cause = err
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return f.hint("Is the broker running? Start one with: strandline start").
+			hint("If it serves HTTP elsewhere (its --http-listen), say so with --http HOST:PORT.")
+	case isTimeout(err):
+		return f.hint("It may be starting, or hang, or a firewall drops packets: ask again, with a longer --timeout.")
+	}
+	return f.hint("Name the broker's HTTP listener (its --http-listen) with --http HOST:PORT.")
+}
+
 func (a *app) askReady(ctx context.Context, address string) error {
 	limited, cancel := context.WithTimeout(ctx, min(a.flags.timeout, probeTimeout))
 	defer cancel()
@@ -71,7 +87,7 @@ func (a *app) askReady(ctx context.Context, address string) error {
 		return ctx.Err()
 	}
 	if err != nil {
-		return newFailure(exitUnreachable, "no answer over HTTP from %s: %w", address, unwrapURL(err))
+		return a.notReady(address, unwrapURL(err))
 	}
 	defer func() { _ = resp.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1024))

@@ -42,7 +42,7 @@ func newTop(a *app) *cobra.Command {
 		Use:   "top",
 		Short: "Watch topics, groups, latency and the disk live",
 		Long: topLong + "Plain lines begin with what they are about: total, topic, group or request.\n" +
-			jsonHelp[topView](),
+			jsonHelp[topView]() + "\nWith -n above 1 it is one object a line.",
 		Args: wantArgs(0, 0, "no arguments, only flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd.Context()) },
 	}

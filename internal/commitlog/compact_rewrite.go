@@ -19,6 +19,8 @@ type Rewrite struct {
 	file       vfs.File
 	buf        []byte
 	w          writer // For the indexes alone.
+	// repairs says that what is replaced is damaged, and that no gap comes of it.
+	repairs bool
 }
 
 // rewriteBufferBytes is written at once.
@@ -93,7 +95,7 @@ func (r *Rewrite) Commit(upTo, cleanedTo kafka.Offset) error {
 	r.upTo = upTo
 	l := r.log
 	err := r.store()
-	if err == nil {
+	if err == nil && !r.repairs {
 		err = l.allowGaps(upTo)
 	}
 	if err == nil {
@@ -163,6 +165,9 @@ func (r *Rewrite) claim() ([]*segment, error) {
 		f, err := s.open(vfs.ReadWrite)
 		if err != nil {
 			return nil, err
+		}
+		if r.repairs {
+			continue // Nobody reads it.
 		}
 		if err := s.readyIndexes(f, l.options.Load().Config.IndexIntervalBytes); err != nil {
 			return nil, err

@@ -80,6 +80,15 @@ func (d *Dir) SetClusterID(id string) error {
 	return nil
 }
 
+// ReadMeta returns whose data a directory holds, without opening it.
+func ReadMeta(fsys vfs.FS) (Meta, error) {
+	data, err := readFile(fsys, metaName)
+	if err != nil {
+		return Meta{}, err
+	}
+	return decodeMeta(data)
+}
+
 // loadMeta reads the directory's meta file. If there is none it returns fresh, to
 // be written, unless the directory holds data: whose that is nobody knows then.
 func loadMeta(fsys vfs.FS, fresh Meta) (m Meta, isFresh bool, err error) {

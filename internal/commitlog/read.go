@@ -69,6 +69,7 @@ type segmentRead struct {
 	from, upTo  kafka.Offset
 	maxBytes    int64
 	minOneBatch bool
+	blind       bool  // A survey leaves leader epochs out.
 	interval    int64 // index.interval.bytes, to rebuild an index by.
 	file        vfs.File
 }

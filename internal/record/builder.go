@@ -95,6 +95,15 @@ func (b *Builder) SetDeleteHorizon(ms int64) {
 	b.baseTimestamp = ms
 }
 
+// SetHole makes the batch one without records, which stands for offsets that have
+// none any more: those from the base offset to lastOffsetDelta above it.
+func (b *Builder) SetHole(lastOffsetDelta int32, timestamp int64) {
+	if lastOffsetDelta < 0 || b.count > 0 {
+		panic("record: a hole has offsets and no records")
+	}
+	b.lastOffsetDelta, b.baseTimestamp, b.maxTimestamp = lastOffsetDelta, timestamp, timestamp
+}
+
 // Append adds a record after the last one. A nil key or value is null. Nothing
 // is kept of the arguments.
 func (b *Builder) Append(timestamp int64, key, value []byte, headers []Header) {
@@ -147,7 +156,7 @@ func (b *Builder) Size() int { return len(b.buf) }
 // Build returns the batch and starts the next one, as Reset does. The bytes
 // are the Builder's and good until the next Append, Keep or Reset. A batch
 // without records is valid only of Rewrite, where it keeps a producer's last
-// sequence.
+// sequence, and of SetHole.
 func (b *Builder) Build() []byte {
 	if b.count == 0 && b.lastOffsetDelta < 0 {
 		panic("record: a batch must have records")
