@@ -25,7 +25,7 @@ func Page() string {
 
 const pageHead = `# Configuration
 
-<!-- Made from internal/config by its test: go test ./internal/config -rewrite -->
+<!-- Made from internal/config by a test: go test ./internal/archtest -rewrite -->
 
 Names are Apache Kafka's wherever Kafka has one, and so are types, ranges and
 defaults, unless the text of an option says otherwise.

@@ -1,7 +1,6 @@
 package metrics_test
 
 import (
-	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -22,26 +20,6 @@ import (
 
 	"github.com/strandline/strandline/internal/metrics"
 )
-
-var rewrite = flag.Bool("rewrite", false, "write docs/metrics.md anew")
-
-// The page in docs is what the table says.
-func TestPageIsUpToDate(t *testing.T) {
-	const path = "../../docs/metrics.md"
-	want := metrics.Page()
-	if *rewrite {
-		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	have, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, string(have)); diff != "" {
-		t.Errorf("run go test ./internal/metrics -rewrite; the page differs (-table +page):\n%s", diff)
-	}
-}
 
 // What was produced, read and committed shows with exactly these values.
 func TestValuesAfterKnownTraffic(t *testing.T) {

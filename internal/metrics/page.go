@@ -25,7 +25,7 @@ func Page() string {
 
 const pageHead = `# Metrics
 
-<!-- Made from internal/metrics by its test: go test ./internal/metrics -rewrite -->
+<!-- Made from internal/metrics by a test: go test ./internal/archtest -rewrite -->
 
 A broker shows these at ` + "`/metrics`" + ` of its HTTP listener (` + "`--http-listen`" + `, 127.0.0.1:8080 unless told
 otherwise) in Prometheus' text format, beside Prometheus' own ` + "`go_*`" + ` and ` + "`process_*`" + `:

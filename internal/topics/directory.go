@@ -128,9 +128,17 @@ func (v *View) Partition(i int32) *partition.Partition {
 func (v *View) NoPartition(i int32) (kafka.Code, string) {
 	if n := len(v.Meta.Partitions); i < 0 || int(i) >= n {
 		return kafka.ErrUnknownTopicOrPartition,
-			fmt.Sprintf("topic %s has %d partitions, numbered from 0: there is no partition %d", v.Name, n, i)
+			fmt.Sprintf("topic %s has %s: there is no partition %d", v.Name, countPartitions(n), i)
 	}
 	return kafka.ErrNotLeaderOrFollower, "this broker has no replica of the partition: refresh the metadata"
+}
+
+// countPartitions says how many partitions there are, and how they are numbered.
+func countPartitions(n int) string {
+	if n == 1 {
+		return "one partition, number 0"
+	}
+	return fmt.Sprintf("%d partitions, numbered from 0", n)
 }
 
 // Writable returns why clients may not write to the topic, or nil.

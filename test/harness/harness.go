@@ -76,6 +76,15 @@ type Broker struct {
 // kills it.
 func Start(t testing.TB, binary, dataDir string, args ...string) *Broker {
 	t.Helper()
+	b := Prepare(t, binary, dataDir, args...)
+	b.Restart()
+	return b
+}
+
+// Prepare is Start for a broker that is to be started with TryRestart: it may
+// refuse.
+func Prepare(t testing.TB, binary, dataDir string, args ...string) *Broker {
+	t.Helper()
 	b := &Broker{t: t, binary: binary, DataDir: dataDir, Addr: FreeAddr(t), args: args}
 	t.Cleanup(func() {
 		b.Kill()
@@ -83,7 +92,6 @@ func Start(t testing.TB, binary, dataDir string, args ...string) *Broker {
 			t.Logf("broker's log:\n%s", b.Log())
 		}
 	})
-	b.Restart()
 	return b
 }
 
