@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -108,6 +109,12 @@ func (r *logRepair) run(args []string) error {
 	return err
 }
 
+// How often, and how long apart, a data directory that is locked is tried again.
+const (
+	lockTries = 10
+	lockPause = 100 * time.Millisecond
+)
+
 // openStopped opens the data directory of a broker that does not run.
 func openStopped(path string) (*commitlog.Dir, error) {
 	files, err := osfs.OpenExisting(path)
@@ -123,6 +130,13 @@ func openStopped(path string) (*commitlog.Dir, error) {
 		return nil, failf("%s: %w", path, err)
 	}
 	dir, err := commitlog.OpenDir(files, commitlog.DirOptions{Fresh: meta})
+	for range lockTries { // A broker that was stopped just now may still be ending.
+		if !errors.Is(err, vfs.ErrLocked) {
+			break
+		}
+		<-time.After(lockPause)
+		dir, err = commitlog.OpenDir(files, commitlog.DirOptions{Fresh: meta})
+	}
 	if errors.Is(err, vfs.ErrLocked) {
 		return nil, failf("a broker runs on %s", path).hint("Stop it first: its files must not change meanwhile.")
 	}
@@ -223,7 +237,11 @@ func (r *logRepair) describe(logs []*repairedLog) {
 				r.out.remark("  and %d more in %s-%d; --json shows all", len(l.Lost)-i, l.Topic, l.Partition)
 				break
 			}
-			r.out.remark("%s-%d: offsets %d to %d are lost: %s", l.Topic, l.Partition, x.First, x.Last, visible(x.Reason))
+			lost := fmt.Sprintf("offset %d is lost", x.First)
+			if x.Last > x.First {
+				lost = fmt.Sprintf("offsets %d to %d are lost", x.First, x.Last)
+			}
+			r.out.remark("%s-%d: %s: %s", l.Topic, l.Partition, lost, visible(x.Reason))
 		}
 	}
 }

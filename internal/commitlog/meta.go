@@ -104,8 +104,8 @@ func loadMeta(fsys vfs.FS, fresh Meta) (m Meta, isFresh bool, err error) {
 		return m, false, err
 	}
 	if m.NodeID != fresh.NodeID {
-		return m, false, fmt.Errorf("data directory belongs to node.id %d and this broker is %d: "+
-			"start it with its own directory, or with --node-id %d", m.NodeID, fresh.NodeID, m.NodeID)
+		return m, false, fmt.Errorf("data directory belongs to node.id %d (%s) and this broker is %d: "+
+			"start it with its own directory, or with --node-id %d", m.NodeID, metaName, fresh.NodeID, m.NodeID)
 	}
 	return m, false, nil
 }

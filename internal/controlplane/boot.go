@@ -69,7 +69,7 @@ func found(s *controller.State, clusterID string) (string, []metadata.Record) {
 // that there is.
 func (r *Registration) checkCluster(clusterID string) error {
 	if r.ClusterID != "" && r.ClusterID != clusterID {
-		return fmt.Errorf("the data directory belongs to cluster %s, and its metadata is of "+
+		return fmt.Errorf("the data directory belongs to cluster %s (meta.properties), and its metadata is of "+
 			"cluster %s: they were not made together; restore the one or the other",
 			r.ClusterID, clusterID)
 	}
