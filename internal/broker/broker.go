@@ -304,7 +304,7 @@ func (b *Broker) boot(ctx context.Context) error {
 	meta := b.disk.Meta()
 	directory, err := kafka.ParseTopicID(meta.DirectoryID)
 	if err != nil {
-		return fmt.Errorf("directory id: %w", err)
+		return fmt.Errorf("directory id in meta.properties: %w", err)
 	}
 	b.lifecycle = b.control.NewLifecycle(controlplane.Registration{
 		ClusterID: meta.ClusterID, Rack: b.config.Rack, Directory: directory, Clean: b.disk.WasClean(),

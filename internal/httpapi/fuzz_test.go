@@ -16,6 +16,7 @@ func FuzzProduce(f *testing.F) {
 		`{"records":[{"value":null,"partition":3,"timestamp_ms":5},{"value_text":"\u00e9","key_base64":"AA=="}],"timeout_ms":5,"acks":"1"}`,
 		`{"value_text":"a","headers":[{"key":"h","value":"QQ=="},{"key":"","value_text":null},{"key":"x","value_text":"\n"}]}`,
 		`{"key":null,"value_text":null,"headers":[]}`, `{"records":[]}`, `{"value":"QQ==","value_text":"x"}`,
+		`{"value_text":""}`, // Once a tombstone.
 	} {
 		f.Add([]byte(s))
 	}

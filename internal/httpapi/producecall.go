@@ -280,7 +280,9 @@ func (c *produceCall) readField(in *strictjson.Reader, i int, r *produceRecord) 
 // taken returns what was appended to the arena, which may have moved.
 func (c *produceCall) taken(grown []byte) []byte {
 	n := len(c.arena)
-	c.arena = grown
+	if c.arena = grown; grown == nil {
+		return []byte{} // An empty text is no null.
+	}
 	return grown[n:len(grown):len(grown)]
 }
 
