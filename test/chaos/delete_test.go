@@ -25,7 +25,7 @@ func TestDeletedTopicStaysDeleted(t *testing.T) {
 	b := harness.Start(t, harness.Binary(t), t.TempDir(),
 		"--set", "log.flush.offset.checkpoint.interval.ms=200", "--set", "auto.create.topics.enable=false")
 	l := startLoad(t, b.Addr, "kept", 3, 1)
-	n, gone := rounds(t, 12), 0
+	n, gone := rounds(t, 8), 0
 	for i := range n {
 		id := fill(t, b.Addr, "doomed", 40)
 		told := deleteAndKill(t, b, "doomed", time.Duration(i%6)*time.Millisecond)
