@@ -36,7 +36,7 @@ func TestDeletedTopicStaysDeleted(t *testing.T) {
 			t.Fatalf("round %d: the deleted topic is there again", i)
 		case there:
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			if got := len(readRecords(ctx, t, b.Addr, "doomed")); got != 40 {
+			if got := len(readRecords(ctx, t, []string{b.Addr}, "doomed")); got != 40 {
 				t.Errorf("round %d: a topic that was not deleted has %d records of 40", i, got)
 			}
 			cancel()
