@@ -14,7 +14,7 @@
 // Each round waits for input, saves what Raft wants on disk with one write and
 // one sync, only then sends messages, applies what is committed and lets the
 // callers of Do go. Saving a promise before sending it is what Raft's safety
-// stands on; a leader's messages promise nothing and leave before its own sync.
+// stands on; what promises nothing, as a leader's messages, leaves before the sync.
 //
 // Leaders change by timeouts (a leader that hangs or is cut off), at once when the
 // leader's process is reported dead (elect.go), and by Resign. Who takes part

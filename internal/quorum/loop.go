@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -85,16 +86,11 @@ func (q *Quorum) round() error {
 	for q.fulfil(); q.node.HasReady(); q.fulfil() {
 		rd := q.node.Ready()
 		q.follow()
-		early := q.promisesNothing(rd)
-		if early {
-			q.send(rd)
-		}
+		promises := q.sendRest(rd.Messages)
 		if err := q.save(rd); err != nil {
 			return err
 		}
-		if !early {
-			q.send(rd)
-		}
+		q.send(promises)
 		if err := q.apply(rd); err != nil {
 			return err
 		}
@@ -195,7 +191,7 @@ func (q *Quorum) save(rd raft.Ready) error {
 		q.wal.hard = hs
 		return nil
 	}
-	if err := q.wal.save(hs, rd.Entries); err != nil {
+	if err := q.keepingAlive(func() error { return q.wal.save(hs, rd.Entries) }); err != nil {
 		return err
 	}
 	if err := q.log.put(rd.Entries); err != nil {
@@ -226,18 +222,68 @@ func (q *Quorum) saveSnapshot(s *raftpb.Snapshot, hs hardState) error {
 	return nil
 }
 
-// promisesNothing reports whether the messages may leave before the round is saved:
-// those of a leader whose term is saved. They bring entries to others, which may have
-// them before it has them itself, since it counts its own only once they are synced.
-func (q *Quorum) promisesNothing(rd raft.Ready) bool {
-	return q.role.leading && q.wal.hard.term == q.role.term && q.wal.failed == nil && raft.IsEmptySnap(rd.Snapshot)
+// sendRest sends what promises nothing and returns the rest, which must wait until the
+// round is saved: the answers to entries and to requests for votes. Entries may leave
+// before the leader has them itself, since it counts its own only once they are
+// synced, and a candidate may ask for votes while its own is being saved, likewise.
+func (q *Quorum) sendRest(messages []*raftpb.Message) (promises []*raftpb.Message) {
+	var rest []*raftpb.Message
+	for _, m := range messages {
+		switch m.GetType() {
+		case raftpb.MsgAppResp, raftpb.MsgVoteResp, raftpb.MsgPreVoteResp:
+			promises = append(promises, m)
+		default:
+			rest = append(rest, m)
+		}
+	}
+	q.send(rest)
+	return promises
 }
 
 // send hands messages to the transport.
-func (q *Quorum) send(rd raft.Ready) {
-	if len(rd.Messages) > 0 {
-		q.opt.Transport.Send(rd.Messages)
+func (q *Quorum) send(messages []*raftpb.Message) {
+	if len(messages) > 0 {
+		q.opt.Transport.Send(messages)
 	}
+}
+
+// maxKeptAlive is for how many times the election timeout a leader is kept alive
+// that waits for its disk: then it passes for one that hangs.
+const maxKeptAlive = 3
+
+// keepingAlive runs a write while a leader goes on showing itself to the others: a
+// sync that takes long on a busy disk is no reason to elect another.
+func (q *Quorum) keepingAlive(write func() error) error {
+	if !q.role.leading || q.ticker == nil {
+		return write()
+	}
+	done := make(chan error, 1)
+	// Ends with the write, which is waited for here.
+	go func() { done <- write() }()
+	for ticks := 1; ; ticks++ {
+		select {
+		case err := <-done:
+			return err
+		case <-q.ticker.C:
+			if ticks%q.opt.HeartbeatTicks == 0 && ticks < maxKeptAlive*q.opt.ElectionTicks {
+				q.send(q.heartbeats())
+			}
+		}
+	}
+}
+
+// heartbeats are what the library sends when its clock goes on.
+func (q *Quorum) heartbeats() (out []*raftpb.Message) {
+	self, status := raftID(q.opt.NodeID), q.node.BasicStatus()
+	q.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
+		if id != self {
+			out = append(out, &raftpb.Message{
+				Type: new(raftpb.MsgHeartbeat), From: new(self), To: new(id), Term: new(q.role.term),
+				Commit: new(min(p.Match, status.GetCommit())),
+			})
+		}
+	})
+	return out
 }
 
 // apply brings what is committed to the machine and lets its proposers go.
@@ -335,7 +381,8 @@ func (q *Quorum) compact() error {
 		return fmt.Errorf("snapshot of the machine: %w", err)
 	}
 	before := q.snapshotID
-	err = writeSnapshot(q.opt, snapshot{q.applied, q.conf, *q.members.Load(), data})
+	snap := snapshot{q.applied, q.conf, *q.members.Load(), data}
+	err = q.keepingAlive(func() error { return writeSnapshot(q.opt, snap) })
 	if errors.Is(err, errSnapshotSkipped) {
 		// A full disk: the log grows on, if it can, and the next try comes
 		// after as many entries again.

@@ -2,10 +2,13 @@ package quorum
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
 
@@ -31,6 +34,9 @@ func (w *witness) Send(messages []*raftpb.Message) {
 	s, err := scanDir(left, "quorum")
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	if len(s.segments) == 0 {
+		s.segments = []scannedSegment{{}} // Another disk is written to.
 	}
 	log := &memoryLog{}
 	hs, err := s.replay(log)
@@ -63,9 +69,16 @@ type byHand struct {
 
 func turnByHand(t *testing.T, voters ...kafka.BrokerID) *byHand {
 	t.Helper()
-	w := &witness{t: t, disk: memfs.New()}
+	disk := memfs.New()
+	return turnByHandOn(t, disk, disk, voters...)
+}
+
+// turnByHandOn is turnByHand on a disk other than what the witness looks at.
+func turnByHandOn(t *testing.T, fs vfs.FS, disk *memfs.FS, voters ...kafka.BrokerID) *byHand {
+	t.Helper()
+	w := &witness{t: t, disk: disk}
 	q, err := Open(Options{
-		FS: w.disk, Dir: "quorum", NodeID: 1, Voters: voters, Machine: nothing{}, Transport: w,
+		FS: fs, Dir: "quorum", NodeID: 1, Voters: voters, Machine: nothing{}, Transport: w,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -143,8 +156,8 @@ func TestPromisesAreSavedFirst(t *testing.T) {
 	}
 }
 
-// A candidate asks for votes when its own is durable; a leader's entries may leave
-// before they are, because it does not count its own until then.
+// A candidate asks for votes and a leader sends entries before its own are durable,
+// because it does not count its own until then.
 func TestLeaderSendsBeforeItsOwnSync(t *testing.T) {
 	b := turnByHand(t, 0, 1, 2)
 	for _, other := range []kafka.BrokerID{0, 2} {
@@ -156,7 +169,7 @@ func TestLeaderSendsBeforeItsOwnSync(t *testing.T) {
 	b.turn()
 	b.hear(0, &raftpb.Message{Type: new(raftpb.MsgPreVoteResp), Term: new(uint64(2))})
 	asked := b.take(raftpb.MsgVote)
-	if len(asked) != 2 || asked[0].hard.term != 2 || asked[0].hard.vote != raftID(1) {
+	if len(asked) != 2 || asked[0].hard.term != 1 || b.wal.hard != (hardState{2, raftID(1), 1}) {
 		t.Fatalf("asked for votes as %+v", asked)
 	}
 	b.hear(0, &raftpb.Message{Type: new(raftpb.MsgVoteResp), Term: new(uint64(2))})
@@ -231,4 +244,50 @@ func TestFoundersVote(t *testing.T) {
 	if ask(5, 1, 1) != 1 {
 		t.Error("did not vote when all were heard of")
 	}
+}
+
+// slow is a disk whose syncs take as long as the test says.
+type slow struct {
+	vfs.FS
+	sync time.Duration
+}
+
+type slowFile struct {
+	vfs.File
+	disk *slow
+}
+
+func (s *slow) Open(name string, flag vfs.OpenFlag) (vfs.File, error) {
+	f, err := s.FS.Open(name, flag)
+	return slowFile{f, s}, err
+}
+
+func (f slowFile) Sync() error {
+	<-time.After(f.disk.sync)
+	return f.File.Sync()
+}
+
+// A leader that waits for its disk shows itself to the others, but not for ever.
+func TestSlowSyncKeepsTheLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		disk := &slow{FS: memfs.New()}
+		b := turnByHandOn(t, disk, memfs.New(), 0, 1, 2)
+		b.becomeLeader()
+		b.sent = nil
+		disk.sync = time.Minute
+		start := time.Now()
+		if err := b.propose([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		b.turn()
+		if time.Since(start) != time.Minute {
+			t.Errorf("the sync took %s", time.Since(start))
+		}
+		beats := b.take(raftpb.MsgHeartbeat)
+		want := 2 * (maxKeptAlive*b.opt.ElectionTicks/b.opt.HeartbeatTicks - 1)
+		if len(beats) != want || beats[0].m.GetTerm() != 2 || beats[0].m.GetCommit() != 0 {
+			t.Errorf("%d heartbeats, want %d: %+v", len(beats), want, beats)
+		}
+		disk.sync = 0
+	})
 }

@@ -84,7 +84,7 @@ type Options struct {
 	// It must not block, nor call a method that waits for the loop.
 	OnLeader func(Leadership)
 
-	// TickInterval is Raft's unit of time, 40 ms by default. A leader is
+	// TickInterval is Raft's unit of time, 30 ms by default. A leader is
 	// missed after ElectionTicks (20) to twice that, and shows itself every
 	// HeartbeatTicks (3). A leader whose process died is replaced sooner, see
 	// ReportDown.
@@ -112,7 +112,7 @@ type Options struct {
 
 // The defaults of Options.
 const (
-	defaultTickInterval    = 40 * time.Millisecond
+	defaultTickInterval    = 30 * time.Millisecond
 	defaultElectionTicks   = 20
 	defaultHeartbeatTicks  = 3
 	defaultSegmentBytes    = 2 << 20
