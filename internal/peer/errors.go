@@ -102,3 +102,9 @@ type RefusedError struct {
 
 // Error implements error.
 func (e *RefusedError) Error() string { return e.Reason }
+
+// needsHelp reports whether somebody must do something about it, other than for a
+// node that starts or stops.
+func (e *RefusedError) needsHelp() bool {
+	return e.Code == kafka.ErrInconsistentClusterID || e.Code == kafka.ErrInvalidVoterKey
+}

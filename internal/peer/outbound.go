@@ -254,10 +254,11 @@ func (o *outbound) send(ctx context.Context, conn *Conn, e *envelope, timeout ti
 		return fmt.Errorf("a request of Raft was answered by a %T", resp)
 	}
 	if answer.code != kafka.ErrNone {
-		if o.raft.firstTime(o.id, answer.reason) {
-			o.raft.log.Warn("another node refuses messages of Raft", "broker", o.id, "error", answer.reason)
+		refused := &RefusedError{answer.code, answer.reason}
+		if refused.needsHelp() && o.raft.firstTime(o.id, answer.reason) {
+			o.raft.log.Warn("another node refuses messages of Raft", "broker", o.id, "error", refused)
 		}
-		return &RefusedError{answer.code, answer.reason}
+		return refused
 	}
 	if answer.leader != kafka.NoBroker && answer.leader != o.raft.opt.Self.ID {
 		o.raft.hearOf(answer.leader, answer.address)
