@@ -35,6 +35,7 @@ type node struct {
 	plane   *controlplane.ControlPlane
 	life    *controlplane.Lifecycle
 	applied int
+	disk    byte // The id of its data directory.
 	stop    context.CancelFunc
 	ended   chan error    // What the lifecycle ended with.
 	down    bool          // The process is gone.
@@ -79,7 +80,7 @@ func (c *cluster) close() {
 // start starts a node's process, which knows what is in the log.
 func (c *cluster) start(id kafka.BrokerID) *node {
 	c.Helper()
-	n := &node{cluster: c, id: id, ended: make(chan error, 1)}
+	n := &node{cluster: c, id: id, disk: byte(id), ended: make(chan error, 1)}
 	plane, err := controlplane.New(controlplane.Options{Self: id, Remote: remote{n}})
 	if err != nil {
 		c.Fatal(err)
@@ -102,7 +103,7 @@ func (c *cluster) start(id kafka.BrokerID) *node {
 func (n *node) join(clean bool) {
 	n.life = n.plane.NewLifecycle(controlplane.Registration{
 		Endpoints: []metadata.Endpoint{{Name: "PLAINTEXT", Host: "h", Port: int32(n.id)}},
-		Directory: [16]byte{byte(n.id)}, Clean: clean,
+		Directory: [16]byte{n.disk}, Clean: clean,
 	})
 	ctx, cancel := context.WithCancel(n.Context())
 	stop := n.stop
@@ -391,6 +392,13 @@ func TestRequestsReachTheActiveController(t *testing.T) {
 		other, err2 := c.nodes[2].plane.NextProducerID(t.Context())
 		if err != nil || err2 != nil || first/1000 == other/1000 {
 			t.Errorf("producer ids %d and %d: %v, %v", first, other, err, err2)
+		}
+		replace := kmsg.NewPtrAlterConfigsRequest()
+		resource := kmsg.NewAlterConfigsRequestResource()
+		resource.ResourceType, resource.ResourceName = kmsg.ConfigResourceTypeTopic, "a"
+		replace.Resources = append(replace.Resources, resource)
+		if resp, err := n.plane.AlterConfigs(t.Context(), replace); err != nil || resp.Resources[0].ErrorCode != 0 {
+			t.Errorf("replace configs: %v, %+v", err, resp)
 		}
 		elect := kmsg.NewPtrElectLeadersRequest()
 		elect.Version = 1

@@ -303,6 +303,74 @@ func TestUnregisteredWhileItRuns(t *testing.T) {
 	})
 }
 
+// A process with another data directory waits for the end of the session of the one
+// that may run beside it; and what only that one had is lost until somebody wishes
+// for a leader without it.
+func TestABrokerComesWithAnEmptyDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		req := createRequest("alone")
+		req.Topics[0].ReplicationFactor = -1
+		req.Topics[0].NumPartitions = -1
+		req.Topics[0].ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Replicas: []int32{3}}}
+		if resp, err := c.nodes[2].plane.CreateTopics(t.Context(), req); err != nil || resp.Topics[0].ErrorCode != 0 {
+			t.Fatalf("%v, %+v", err, resp)
+		}
+		c.nodes[3].hang()
+		c.mu.Lock()
+		c.nodes[3].down = true
+		c.mu.Unlock()
+		c.nodes[3].stop()
+		n := c.start(3)
+		n.disk = 99
+		start := time.Now()
+		n.join(false)
+		for !slices.Contains(serves(c.nodes[1].plane.Image()), 3) || n.life.Fenced() {
+			pass(10 * time.Millisecond)
+		}
+		if took := time.Since(start); took < time.Second || took > 2*time.Second {
+			t.Errorf("it came after %v", took)
+		}
+		part := func() metadata.Partition { return c.nodes[2].plane.Image().Topic("alone").Partitions[0] }
+		if p := part(); !p.Lost || p.Leader != kafka.NoBroker {
+			t.Errorf("what is gone: %+v", p)
+		}
+		elect := kmsg.NewPtrElectLeadersRequest()
+		elect.Version, elect.ElectionType = 2, 1
+		resp, err := c.nodes[1].plane.ElectLeaders(t.Context(), elect)
+		if err != nil || len(resp.Topics) != 1 || resp.Topics[0].Partitions[0].ErrorCode != 0 {
+			t.Errorf("%v, %+v", err, resp)
+		}
+		if p := part(); p.Lost || p.Leader != 3 || p.LeaderEpoch == 0 {
+			t.Errorf("by wish: %+v", p)
+		}
+	})
+}
+
+// A topic that comes to allow unclean elections gets its leader by itself.
+func TestUncleanElectionsAreAllowedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[1].replicated("a", 3)
+		c.kill(2)
+		c.kill(3)
+		c.serving(1)
+		c.start(3).join(false)
+		c.serving(1, 3)
+		c.elect(3)
+		c.kill(1)
+		c.serving(3)
+		if led := leaders(c.nodes[3].plane.Image()); led[kafka.NoBroker] != 3 {
+			t.Fatalf("leaders: %v", led)
+		}
+		alter(t, c.nodes[3].plane, kmsg.ConfigResourceTypeTopic, "a", "unclean.leader.election.enable", "true")
+		pass(11 * time.Second)
+		if led := leaders(c.nodes[3].plane.Image()); led[3] != 3 {
+			t.Errorf("leaders: %v", led)
+		}
+	})
+}
+
 // A process learns that another has taken its place, and ends.
 func TestTwoProcessesOfOneBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
