@@ -127,7 +127,11 @@ func (b *Broker) joinQuorum(o *quorum.Options) error {
 
 func (b *Broker) reportDown(id kafka.BrokerID, err error) {
 	var down *peer.DownError
-	b.control.ReportDown(id, errors.As(err, &down) && down.Cause == peer.Refused)
+	if errors.As(err, &down) && down.Cause == peer.Refused {
+		b.control.ReportDead(id)
+		return
+	}
+	b.control.ReportDown(id, false)
 }
 
 // openReplication makes what follows other brokers, and what answers them.

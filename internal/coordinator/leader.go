@@ -8,25 +8,27 @@ import (
 	"github.com/strandline/strandline/internal/record"
 )
 
-// leader is a partition that this broker leads, as a shard sees it.
+// leader is a partition that this broker leads, as a shard sees it, under one leader
+// epoch: under another the log may be another.
 type leader struct {
 	p      *partition.Partition
+	epoch  kafka.LeaderEpoch
 	waiter partition.Waiter // A shard has one wait at a time.
 }
 
 // Leader returns what a coordinator needs of a partition that this broker leads.
-func Leader(p *partition.Partition) Partition { return &leader{p: p} }
+func Leader(p *partition.Partition) Partition { return &leader{p: p, epoch: p.LeaderEpoch()} }
 
 // Append implements Partition.
 func (l *leader) Append(bs []record.Batch, now time.Time) (kafka.Offset, error) {
-	info, err := l.p.Append(bs, partition.AcksAll, now)
+	info, err := l.p.AppendUnder(l.epoch, bs, partition.AcksAll, now)
 	return info.LastOffset, err
 }
 
 // Read implements Partition.
 func (l *leader) Read(dst []byte, from kafka.Offset, maxBytes int) ([]byte, error) {
 	r, err := l.p.Read(partition.ReadOptions{
-		From: from, MaxBytes: maxBytes, MinOneBatch: true, CurrentEpoch: kafka.NoLeaderEpoch,
+		From: from, MaxBytes: maxBytes, MinOneBatch: true, CurrentEpoch: l.epoch,
 	})
 	if err != nil {
 		return dst, err
@@ -42,7 +44,8 @@ func (l *leader) Ends() (logStartOffset, logEndOffset kafka.Offset) {
 
 // HighWatermark implements Partition.
 func (l *leader) HighWatermark() (kafka.Offset, error) {
-	return l.p.HighWatermark(), l.p.Leads(kafka.NoLeaderEpoch)
+	reached := l.p.HighWatermark() // First: it is of the epoch if that still lasts.
+	return reached, l.p.Leads(l.epoch)
 }
 
 // Wait implements Partition.

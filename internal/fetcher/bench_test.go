@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/strandline/strandline/internal/controller"
+	"github.com/strandline/strandline/internal/fetcher"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/netx"
@@ -20,7 +21,7 @@ func BenchmarkReplicate(b *testing.B) {
 		b.Run(fmt.Sprint("partitions=", partitions), func(b *testing.B) {
 			w := &world{
 				t: b, network: netx.NewMemory(), nodes: map[kafka.BrokerID]*node{}, deaf: map[kafka.BrokerID]bool{},
-				log: &lockedLog{}, level: slog.LevelError,
+				log: &lockedLog{}, level: slog.LevelError, settings: fetcher.DefaultSettings(),
 			}
 			var err error
 			w.state, err = controller.New(controller.Options{}, &metadata.Image{})

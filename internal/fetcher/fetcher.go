@@ -92,8 +92,12 @@ type Options struct {
 	Self kafka.BrokerID
 	// BrokerEpoch returns the epoch of this broker's registration now.
 	BrokerEpoch func() kafka.BrokerEpoch
-	// To returns the way to a broker.
-	To       func(kafka.BrokerID) Requester
+	// To returns the way to a broker. Nothing else may go that way: a fetch that waits
+	// for records holds up what is behind it.
+	To func(kafka.BrokerID) Requester
+	// ToShare is To for the loops of a leader beside the first, which need ways of
+	// their own; with nil there is one loop, whatever the settings say.
+	ToShare  func(id kafka.BrokerID, share int) Requester
 	Settings func() Settings
 	Now      func() time.Time
 	Logger   *slog.Logger
@@ -157,7 +161,7 @@ func (f *Fetcher) Follow(p *partition.Partition) {
 // share spreads partitions over the loops of a leader.
 func (f *Fetcher) share(p *partition.Partition) int {
 	n := f.o.Settings().Fetchers
-	if n <= 1 {
+	if n <= 1 || f.o.ToShare == nil {
 		return 0
 	}
 	h := fnv.New32a()
@@ -187,6 +191,14 @@ func (f *Fetcher) Run(ctx context.Context) error {
 		case <-f.wake:
 		}
 	}
+}
+
+// to returns a loop's way to its leader.
+func (f *Fetcher) to(id loopID) Requester {
+	if id.share > 0 {
+		return f.o.ToShare(id.leader, id.share)
+	}
+	return f.o.To(id.leader)
 }
 
 // retire ends a loop that follows nothing any more; false if it does.

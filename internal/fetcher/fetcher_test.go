@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/strandline/strandline/internal/fetcher"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
@@ -19,7 +20,7 @@ func TestReplication(t *testing.T) {
 		w.create("orders", 2, 1, 2, 3)
 		for i := range 10 {
 			info := w.produce(1, "orders", int32(i%2), fmt.Sprint("value-", i))
-			if took := w.acked(1, "orders", int32(i%2), info); took > 50*time.Millisecond {
+			if took := w.acked(1, "orders", int32(i%2), info); took >= 9*time.Millisecond {
 				t.Errorf("record %d took %v", i, took)
 			}
 			for id := kafka.BrokerID(1); id <= 3; id++ {
@@ -151,6 +152,21 @@ func TestSlowFollowerLeaves(t *testing.T) {
 			t.Errorf("in sync after the network is back: %v", got)
 		}
 		w.same("orders", 0, 1, 2)
+	})
+}
+
+// TestIdleFollowerComesBack: a follower that the controller put out of the ISR, and that
+// lacks nothing, is wanted in again although there are no records to fetch.
+func TestIdleFollowerComesBack(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+		<-time.After(5 * time.Second)
+		w.change("orders", 0, func(p *metadata.Partition) { p.ISR = []kafka.BrokerID{1} })
+		<-time.After(2 * time.Second)
+		if got := w.members("orders", 0); len(got) != 2 {
+			t.Errorf("in sync: %v", got)
+		}
 	})
 }
 
@@ -309,6 +325,21 @@ func TestReadersAtAFollower(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSeveralLoops of one leader share its partitions.
+func TestSeveralLoops(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 20, 1, 2)
+		for i := range int32(20) {
+			w.acked(1, "orders", i, w.produce(1, "orders", i, "a"))
+		}
+		for id, want := range map[kafka.BrokerID]bool{1: true, -1: true, -2: true, -3: false} {
+			if got := w.nodes[2].asked(id) > 0; got != want {
+				t.Errorf("way %d was used: %v", id, got)
+			}
+		}
+	}, func(s *fetcher.Settings) { s.Fetchers = 3 })
 }
 
 // TestEveryFollowerLearnsTheHighWatermark soon, although it moves after some of them were

@@ -187,7 +187,7 @@ func (l *loop) ask(ctx context.Context, overtaking bool) *call {
 	req.ReplicaState.ID, req.ReplicaState.Epoch = int32(l.f.o.Self), int64(l.f.o.BrokerEpoch())
 	c := &call{done: make(chan struct{}), incremental: req.SessionEpoch > 0, names: names}
 	ctx, c.cancel = context.WithTimeout(ctx, time.Duration(req.MaxWaitMillis)*time.Millisecond+s.Timeout)
-	to := l.f.o.To(l.id.leader)
+	to := l.f.to(l.id)
 	// Ends with the answer or with ctx; run waits for it.
 	go func() {
 		defer close(c.done)

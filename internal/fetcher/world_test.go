@@ -39,6 +39,8 @@ type world struct {
 	log     *lockedLog
 	level   slog.Level
 
+	settings fetcher.Settings
+
 	mu    sync.Mutex // Of decisions.
 	state *controller.State
 	deaf  map[kafka.BrokerID]bool // Brokers that hear of no decision.
@@ -85,12 +87,16 @@ func (l *lockedLog) String() string {
 const maxLag = 10 * time.Second
 
 // replicated runs a test in a bubble of virtual time, with brokers 1 to n.
-func replicated(t *testing.T, n int, test func(t *testing.T, w *world)) {
+// The settings are Kafka's, but for what is changed.
+func replicated(t *testing.T, n int, test func(t *testing.T, w *world), change ...func(*fetcher.Settings)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			t: t, network: netx.NewMemory(), nodes: map[kafka.BrokerID]*node{}, deaf: map[kafka.BrokerID]bool{},
-			log: &lockedLog{},
+			log: &lockedLog{}, settings: fetcher.DefaultSettings(),
+		}
+		for _, c := range change {
+			c(&w.settings)
 		}
 		var err error
 		w.state, err = controller.New(controller.Options{NewTopicID: func() kafka.TopicID { return kafka.TopicID{1} }}, &metadata.Image{})
@@ -167,7 +173,9 @@ func (w *world) start(id kafka.BrokerID, disk *memfs.FS) *node {
 		MaxLag: func() time.Duration { return maxLag },
 	})
 	n.fetcher = fetcher.New(fetcher.Options{
-		Self: id, BrokerEpoch: n.epoch, To: n.to, Settings: fetcher.DefaultSettings, Now: time.Now, Logger: logger,
+		Self: id, BrokerEpoch: n.epoch, Now: time.Now, Logger: logger,
+		To: func(id kafka.BrokerID) fetcher.Requester { return n.to(id, id) }, ToShare: n.toShare,
+		Settings: func() fetcher.Settings { return w.settings },
 	})
 	n.applier = &partition.Applier{
 		Table: table, Self: id, Storage: dir, Now: time.Now, Logger: logger,
@@ -226,19 +234,24 @@ func (n *node) run(logger *slog.Logger) {
 	})
 }
 
-// to returns the way to a broker.
-func (n *node) to(id kafka.BrokerID) fetcher.Requester {
+// toShare returns the ways beside the first, which are counted by negative numbers.
+func (n *node) toShare(id kafka.BrokerID, share int) fetcher.Requester {
+	return n.to(id, kafka.BrokerID(-share))
+}
+
+// to returns the way to a broker, under a name.
+func (n *node) to(id, name kafka.BrokerID) fetcher.Requester {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.requests[id]++
-	if n.links[id] == nil {
-		n.links[id] = &link{network: n.w.network.Host(host(n.id)), addr: func() string {
+	n.requests[name]++
+	if n.links[name] == nil {
+		n.links[name] = &link{network: n.w.network.Host(host(n.id)), addr: func() string {
 			n.w.mu.Lock()
 			defer n.w.mu.Unlock()
 			return n.w.nodes[id].addr
 		}}
 	}
-	return n.links[id]
+	return n.links[name]
 }
 
 // asked returns how many requests went to a broker.
@@ -392,6 +405,26 @@ func batch(t testing.TB, values ...string) []record.Batch {
 		t.Fatal(err)
 	}
 	return []record.Batch{parsed}
+}
+
+// valuesOf returns the values in stored batches, by offset.
+func valuesOf(t testing.TB, stored []byte) map[kafka.Offset]string {
+	t.Helper()
+	values := map[kafka.Offset]string{}
+	for len(stored) > 0 {
+		b, rest, err := record.Next(stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for r, err := range b.Records(1 << 20) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			values[b.BaseOffset()+kafka.Offset(r.OffsetDelta)] = string(r.Value)
+		}
+		stored = rest
+	}
+	return values
 }
 
 // produce appends at a broker.

@@ -129,7 +129,9 @@ func (c *Changes) Run(ctx context.Context) error {
 			c.checkLag(now)
 		}
 		if err := c.send(ctx); err != nil && ctx.Err() == nil {
-			c.o.Logger.Warn("a change of in-sync replicas is asked for again", "error", err)
+			if backoff == firstBackoff { // Once is no news, and one line is enough.
+				c.o.Logger.Warn("a change of in-sync replicas is not settled; asking again", "error", err)
+			}
 			backoff = min(max(2*backoff, firstBackoff), lastBackoff)
 			c.wait(ctx, backoff)
 		} else {
@@ -311,6 +313,8 @@ func (c *Changes) settle(a asked, answer *kmsg.AlterPartitionResponseTopicPartit
 		c.o.Logger.Info("in-sync replicas changed", "topic", a.p.Topic(), "partition", a.p.ID().Partition,
 			"isr", members, "leader_epoch", a.want.LeaderEpoch)
 		return true
+	case kafka.ErrNewLeaderElected:
+		return true // It was made, and more: the metadata tells.
 	case kafka.ErrIneligibleReplica, kafka.ErrOperationNotAttempted:
 		a.p.ISRRefused(a.want, c.o.Now().Add(refusedFor))
 		c.o.Logger.Info("in-sync replicas not changed", "topic", a.p.Topic(), "partition", a.p.ID().Partition,

@@ -139,6 +139,29 @@ func TestReadingFromFollowers(t *testing.T) {
 	}
 }
 
+// TestPositionIsOnDisk: where a follower fetches on says whether it may be told.
+func TestPositionIsOnDisk(t *testing.T) {
+	f := newFixture(t)
+	p := f.topic("orders", 1, 2, 1)
+	bs := batch(t, "a", "b")
+	bs[0].Stamp(0, 3)
+	if _, err := p.AppendAsFollower(3, partition.Fetched{Batches: bs}); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := p.Position(3); err != nil || at.Offset != 2 || at.LastEpoch != 3 || at.Synced {
+		t.Errorf("before the sync: %+v, %v", at, err)
+	}
+	done := make(wakes, 1)
+	var w partition.Waiter
+	if !p.WaitSynced(&w, done, 2) {
+		t.Fatal("synced already")
+	}
+	f.commit(done)
+	if at, err := p.Position(3); err != nil || !at.Synced {
+		t.Errorf("after the sync: %+v, %v", at, err)
+	}
+}
+
 // TestReadersWaitAtFollowers: for the follower's high watermark.
 func TestReadersWaitAtFollowers(t *testing.T) {
 	c := newCluster(t, 1, 2)

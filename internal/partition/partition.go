@@ -267,10 +267,20 @@ func (p *Partition) BecomeLeader(l Leadership, now time.Time) error {
 	switch {
 	case fresh:
 		p.wakeAll()
-	case moved:
-		p.waiters.advance(p.HighWatermark())
+	case err == nil:
+		p.regrouped(moved)
 	}
 	return err
+}
+
+// regrouped is called without a lock when the ISR or the replicas may have changed
+// under the same leader. A follower that waits for records may have been put out of the
+// ISR: only its fetches bring it in again.
+func (p *Partition) regrouped(moved bool) {
+	if moved {
+		p.waiters.advance(p.HighWatermark())
+	}
+	p.appended.wakeAll()
 }
 
 func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (fresh, moved bool, err error) {
@@ -285,7 +295,7 @@ func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (fresh, move
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
 	if p.standing == leading && l.LeaderEpoch == p.leaderEpoch {
-		moved := p.progress.leader.Committed(l.Replicas, l.ISR, l.PartitionEpoch)
+		moved = p.progress.leader.Committed(l.Replicas, l.ISR, l.PartitionEpoch)
 		p.publishLocked()
 		return false, moved, nil
 	}

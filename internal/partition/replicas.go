@@ -151,9 +151,7 @@ func (p *Partition) ISRCommitted(under kafka.LeaderEpoch, members []kafka.Broker
 	p.role.RLock()
 	moved := p.decided(under, func(l *isr.Leader) bool { return l.Committed(nil, members, at) })
 	p.role.RUnlock()
-	if moved {
-		p.waiters.advance(p.HighWatermark())
-	}
+	p.regrouped(moved)
 }
 
 // ISRRefused notes that a wanted change did not happen. Those that it would have

@@ -1,0 +1,291 @@
+package fetcher_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/vfs/memfs"
+)
+
+// faults is a run of a cluster that is hurt at random while it is written to and read.
+type faults struct {
+	*world
+	random  *rand.Rand
+	down    map[kafka.BrokerID]*memfs.FS // Disks of brokers that are down.
+	cut     map[[2]kafka.BrokerID]bool
+	clients sync.WaitGroup
+
+	seen     sync.Mutex
+	written  int
+	promised map[kafka.Offset]string // To producers.
+	read     map[kafka.Offset]string // By consumers.
+}
+
+const faultTopic = "orders"
+
+// TestFaults: whatever is done to brokers and their network, nothing that was
+// acknowledged or read is lost or changes its place, and in the end all replicas are the
+// same and in sync. Elections are from the ISR only.
+func TestFaults(t *testing.T) {
+	for seed := range uint64(16) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			replicated(t, 3, func(t *testing.T, w *world) {
+				f := &faults{
+					world: w, random: rand.New(rand.NewPCG(seed, 1)), down: map[kafka.BrokerID]*memfs.FS{},
+					cut: map[[2]kafka.BrokerID]bool{}, promised: map[kafka.Offset]string{}, read: map[kafka.Offset]string{},
+				}
+				w.create(faultTopic, 1, 1, 2, 3)
+				for range 150 {
+					f.step()
+				}
+				f.heal()
+				f.check()
+			})
+		})
+	}
+}
+
+// partition returns the state as decided.
+func (f *faults) partition() metadata.Partition {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.state.Image().Topic(faultTopic).Partitions[0]
+}
+
+// step does one thing at random.
+func (f *faults) step() {
+	id := kafka.BrokerID(f.random.IntN(3) + 1)
+	other := id%3 + 1
+	switch n := f.random.IntN(100); {
+	case n < 50:
+		f.write()
+	case n < 60:
+		f.look()
+	case n < 68:
+		f.kill(id)
+	case n < 78:
+		f.revive(id)
+	case n < 83 && !f.cut[pair(id, other)]:
+		f.cut[pair(id, other)] = true
+		f.network.Partition(host(id), host(other))
+	case n < 88:
+		f.mend(id, other)
+	case n < 91:
+		f.deafen(id)
+	case n < 95:
+		f.listen(id)
+	case n < 98:
+		f.prefer(id)
+	default:
+		f.mu.Lock()
+		f.away = !f.away
+		f.mu.Unlock()
+	}
+	<-time.After(time.Duration(f.random.IntN(1500)) * time.Millisecond)
+}
+
+func pair(a, b kafka.BrokerID) [2]kafka.BrokerID { return [2]kafka.BrokerID{min(a, b), max(a, b)} }
+
+// write appends at the leader, or at a broker that takes itself for it, and notes when
+// that is acknowledged.
+func (f *faults) write() {
+	for id, n := range f.nodes {
+		p := n.applier.Table.Get(faultTopic, 0)
+		if f.down[id] != nil || p == nil || p.Leads(kafka.NoLeaderEpoch) != nil {
+			continue
+		}
+		f.seen.Lock()
+		f.written++
+		value := fmt.Sprint("value-", f.written)
+		f.seen.Unlock()
+		info, err := p.Append(batch(f.t, value), partition.AcksAll, time.Now())
+		if err != nil {
+			continue
+		}
+		f.clients.Go(func() {
+			if p.Await(f.t.Context(), time.After(time.Minute), info.LeaderEpoch, info.LastOffset+1) != nil {
+				return
+			}
+			f.note("acknowledged", f.promised, info.BaseOffset, value)
+		})
+	}
+}
+
+// note notes a value at an offset, which must be what is known of the offset.
+func (f *faults) note(what string, known map[kafka.Offset]string, offset kafka.Offset, value string) {
+	f.seen.Lock()
+	defer f.seen.Unlock()
+	if was, ok := known[offset]; ok && was != value {
+		f.t.Errorf("%s at %d: %s, and before %s", what, offset, value, was)
+	}
+	known[offset] = value
+}
+
+// look reads what every broker serves to consumers, followers too.
+func (f *faults) look() {
+	for id, n := range f.nodes {
+		p := n.applier.Table.Get(faultTopic, 0)
+		if f.down[id] != nil || p == nil {
+			continue
+		}
+		from := kafka.Offset(f.random.Int64N(int64(p.Log().LogEndOffset()) + 1))
+		r, err := p.Read(partition.ReadOptions{
+			From: from, MaxBytes: 500, MinOneBatch: true, CurrentEpoch: kafka.NoLeaderEpoch, Source: partition.FollowerToo, Now: time.Now(),
+		})
+		if err != nil {
+			continue
+		}
+		data, err := r.Chunk.AppendTo(nil)
+		r.Chunk.Release()
+		f.must(err)
+		for offset, value := range valuesOf(f.t, data) {
+			f.note(fmt.Sprint("read from ", id), f.read, offset, value)
+		}
+	}
+}
+
+// fence takes a broker out of the ISR, unless it is the last member, and has another
+// member lead.
+func (f *faults) fence(id kafka.BrokerID) {
+	f.change(faultTopic, 0, func(p *metadata.Partition) {
+		if len(p.ISR) > 1 {
+			p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(m kafka.BrokerID) bool { return m == id })
+		}
+		if p.Leader != id {
+			return
+		}
+		p.Leader = kafka.NoBroker
+		p.LeaderEpoch++
+		for _, m := range p.ISR {
+			if f.down[m] == nil && !f.deaf[m] && m != id {
+				p.Leader = m
+				return
+			}
+		}
+	})
+}
+
+func (f *faults) kill(id kafka.BrokerID) {
+	if f.down[id] != nil {
+		return
+	}
+	f.down[id] = f.crash(id, f.random.IntN(101))
+	f.fence(id)
+}
+
+func (f *faults) revive(id kafka.BrokerID) {
+	disk := f.down[id]
+	if disk == nil {
+		return
+	}
+	delete(f.down, id)
+	f.restart(id, disk)
+	f.electIfNone()
+}
+
+// electIfNone has a member of the ISR lead a partition that nobody leads.
+func (f *faults) electIfNone() {
+	p := f.partition()
+	if p.Leader != kafka.NoBroker {
+		return
+	}
+	for _, m := range p.ISR {
+		if f.down[m] == nil && !f.deaf[m] {
+			f.elect(faultTopic, 0, m, p.ISR...)
+			return
+		}
+	}
+}
+
+func (f *faults) mend(id, other kafka.BrokerID) {
+	if f.cut[pair(id, other)] {
+		delete(f.cut, pair(id, other))
+		f.network.Heal(host(id), host(other))
+	}
+}
+
+// deafen cuts a broker off the controller, which fences it; it may go on as a zombie.
+func (f *faults) deafen(id kafka.BrokerID) {
+	if f.down[id] != nil || f.deaf[id] {
+		return
+	}
+	f.mu.Lock()
+	f.deaf[id] = true
+	f.mu.Unlock()
+	f.fence(id)
+}
+
+func (f *faults) listen(id kafka.BrokerID) {
+	if f.down[id] == nil && f.deaf[id] {
+		f.hear(id)
+		f.electIfNone()
+	}
+}
+
+// prefer moves leadership to a member of the ISR for no reason.
+func (f *faults) prefer(id kafka.BrokerID) {
+	p := f.partition()
+	if f.down[id] == nil && !f.deaf[id] && slices.Contains(p.ISR, id) && p.Leader != id {
+		f.elect(faultTopic, 0, id, p.ISR...)
+	}
+}
+
+// heal undoes everything and waits until all are in sync.
+func (f *faults) heal() {
+	f.mu.Lock()
+	f.away = false
+	f.mu.Unlock()
+	for id := kafka.BrokerID(1); id <= 3; id++ {
+		f.mend(id, id%3+1)
+		f.listen(id)
+		f.revive(id)
+	}
+	<-time.After(45 * time.Second) // Until the last request that lost its answer has ended.
+	for range 120 {
+		if len(f.partition().ISR) == 3 {
+			break
+		}
+		<-time.After(time.Second)
+	}
+	f.clients.Wait()
+	leader := f.partition().Leader
+	f.acked(leader, faultTopic, 0, f.produce(leader, faultTopic, 0, "last"))
+	if got := f.members(faultTopic, 0); len(got) != 3 {
+		f.t.Errorf("in sync in the end: %v", got)
+	}
+}
+
+// check compares what was promised and seen with what is there.
+func (f *faults) check() {
+	f.same(faultTopic, 0, 1, 2, 3)
+	stored := map[kafka.Offset]string{}
+	times := map[string]int{}
+	for offset, value := range valuesOf(f.t, f.bytesOf(1, faultTopic, 0)) {
+		stored[offset] = value
+		times[value]++
+	}
+	for what, known := range map[string]map[kafka.Offset]string{"acknowledged": f.promised, "read": f.read} {
+		for offset, value := range known {
+			if stored[offset] != value {
+				f.t.Errorf("%s at %d: %s, and in the end %q is there", what, offset, value, stored[offset])
+			}
+		}
+	}
+	for value, n := range times {
+		if n > 1 {
+			f.t.Errorf("%s is there %d times", value, n)
+		}
+	}
+	f.t.Logf("%d written, %d acknowledged, %d read, %d stored, leader epoch %d", f.written, len(f.promised), len(f.read),
+		len(stored), f.partition().LeaderEpoch)
+	if len(f.promised) == 0 {
+		f.t.Error("nothing was acknowledged: the run shows nothing")
+	}
+}
