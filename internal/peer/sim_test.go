@@ -204,6 +204,22 @@ func TestResignHandsOver(t *testing.T) {
 				c.t.Errorf("a leader after %s", time.Since(start))
 			}
 		}
+		last := c.active()
+		for _, n := range c.running() {
+			if n != last {
+				c.kill(n.id)
+			}
+		}
+		advance(700 * time.Millisecond) // Until nobody passes for being there.
+		if err := last.Resign(c.t.Context()); last.Status().Active && err == nil {
+			c.t.Error("handed over to nobody")
+		}
+	})
+	simulate(t, 1, nil, func(c *cluster) {
+		c.mustAdd("x")
+		if err := c.active().Resign(c.t.Context()); err != nil {
+			c.t.Errorf("the only voter: %v", err)
+		}
 	})
 }
 

@@ -196,7 +196,8 @@ const joiningTicks = 5
 var errNobody = errors.New("no other voter is there to lead")
 
 // Resign hands the leadership to the voter that is furthest, and returns when this
-// node does not lead any more, if it ever did. It fails when there is no such voter.
+// node does not lead any more, if it ever did. It fails when no other voter is there;
+// the only voter there is has nothing to hand over.
 func (q *Quorum) Resign(ctx context.Context) error {
 	done := make(chan error, 1)
 	if err := q.push(ctx, inbound{call: func() { q.resign(done) }}); err != nil {
@@ -223,7 +224,7 @@ func (q *Quorum) outcome(ctx context.Context, done <-chan error) error {
 }
 
 func (q *Quorum) resign(done chan error) {
-	if !q.role.leading {
+	if !q.role.leading || q.soleVoter() {
 		done <- nil
 		return
 	}
