@@ -107,6 +107,9 @@ func (s *Services) metadata(ctx context.Context, w *wire.Request, req *kmsg.Meta
 		}
 	}
 	for _, b := range image.Brokers() {
+		if b.Fenced {
+			continue // Nobody is to be sent there.
+		}
 		resp.Brokers = append(resp.Brokers, kmsg.MetadataResponseBroker{
 			NodeID: int32(b.ID), Host: b.Host, Port: b.Port, Rack: ptr(b.Rack),
 		})
@@ -226,8 +229,11 @@ func (s *Services) describeCluster(
 		return resp
 	}
 	for _, b := range image.Brokers() {
+		if b.Fenced && !req.IncludeFencedBrokers {
+			continue
+		}
 		resp.Brokers = append(resp.Brokers, kmsg.DescribeClusterResponseBroker{
-			NodeID: int32(b.ID), Host: b.Host, Port: b.Port, Rack: ptr(b.Rack),
+			NodeID: int32(b.ID), Host: b.Host, Port: b.Port, Rack: ptr(b.Rack), IsFenced: b.Fenced,
 		})
 	}
 	return resp

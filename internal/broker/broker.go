@@ -290,12 +290,10 @@ func (b *Broker) serve(ctx context.Context) error {
 
 // boot waits for the metadata and makes this broker part of it.
 func (b *Broker) boot(ctx context.Context) error {
-	if b.cluster == nil {
-		select {
-		case <-b.quorum.Ready():
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	select {
+	case <-b.quorum.Ready():
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	endpoints, err := b.endpoints()
 	if err != nil {

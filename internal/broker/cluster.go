@@ -44,6 +44,10 @@ type cluster struct {
 	wire              *wire.Server
 	fetcher           *fetcher.Fetcher
 	changes           *insync.Changes
+	options           peer.Options
+
+	mu     sync.Mutex
+	shares []*peer.Pool // Of loops beside the first of a leader.
 }
 
 // openCluster listens for other brokers, before anything is told to them.
@@ -70,6 +74,7 @@ func (b *Broker) openCluster(ctx context.Context) error {
 		ID: kafka.BrokerID(b.config.NodeID), Address: net.JoinHostPort(host, strconv.Itoa(int(port))),
 	}
 	o := peer.Options{Network: netx.TCP{}, Logger: b.log}
+	c.options = o
 	c.requests, c.fetches = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
 	b.cluster = c
 	return nil
@@ -143,7 +148,8 @@ func (b *Broker) openReplication() (err error) {
 	c.raft.Attach(b.quorum)
 	c.fetcher = fetcher.New(fetcher.Options{
 		Self: c.self.ID, BrokerEpoch: b.brokerEpoch, Now: b.now, Logger: b.log, Settings: b.fetcherSettings,
-		To: func(id kafka.BrokerID) fetcher.Requester { return c.fetches.To(id) },
+		To:      func(id kafka.BrokerID) fetcher.Requester { return c.fetches.To(id) },
+		ToShare: func(id kafka.BrokerID, share int) fetcher.Requester { return c.share(share, b.peerAddress).To(id) },
 	})
 	c.changes = insync.New(insync.Options{
 		Self: c.self.ID, BrokerEpoch: b.brokerEpoch, Controller: b.control, Partitions: b.partitions,
@@ -151,6 +157,16 @@ func (b *Broker) openReplication() (err error) {
 	})
 	b.applier.Moved, b.applier.Wants, b.applier.Eligible = c.fetcher.Follow, c.changes.Want, b.eligible
 	return nil
+}
+
+// share returns the connections for one more loop of each leader.
+func (c *cluster) share(n int, address func(kafka.BrokerID) (string, bool)) *peer.Pool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.shares) < n {
+		c.shares = append(c.shares, peer.NewPool(address, c.options))
+	}
+	return c.shares[n-1]
 }
 
 // openClusterWire makes the server of the cluster listener.
@@ -261,7 +277,13 @@ func (b *Broker) closeCluster() error {
 		return nil
 	}
 	_ = c.listener.Close() // Closed before by the server, if it ran.
-	return errors.Join(c.requests.Close(), c.fetches.Close())
+	errs := []error{c.requests.Close(), c.fetches.Close()}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.shares {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // endpoints are the addresses that this broker registers: where clients find it

@@ -73,6 +73,12 @@ func (e *DownError) Error() string {
 // Unwrap returns what the network said.
 func (e *DownError) Unwrap() error { return e.Err }
 
+// Unsent reports whether nothing of the request went out: it may be sent again, or
+// elsewhere.
+func (e *DownError) Unsent() bool {
+	return e.Cause == Refused || e.Cause == Unreachable || e.Cause == Unknown
+}
+
 // Died reports whether the error says that the process at the other end is gone:
 // a refused dial, or a connection that it closed.
 func Died(err error) bool {
