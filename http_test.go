@@ -180,7 +180,7 @@ func TestHTTPProduceBatch(t *testing.T) {
 	text := c.want(207, `"failed":2`, "POST", "/v1/topics/t/produce", `{"acks":"all","records":[
 		{"value_text":"a"},{"value_text":"b","partition":1},{"value_text":"c"},{"value_text":"d","timestamp_ms":4102444800000}]}`)
 	want := regexp.MustCompile(`^{"failed":2,"results":\[{"partition":0,"offset":0,"timestamp":\d+,"timestamp_ms":\d+},` +
-		`{"error":{"code":"UNKNOWN_TOPIC_OR_PARTITION","message":"topic t has 1 partitions[^}]*","retriable":false}},` +
+		`{"error":{"code":"UNKNOWN_TOPIC_OR_PARTITION","message":"topic t has one partition[^}]*","retriable":false}},` +
 		`{"partition":0,"offset":1,[^}]*},{"error":{"code":"INVALID_TIMESTAMP","message":"invalid timestamp: its timestamp[^}]*}}\]}\n$`)
 	if !want.MatchString(text) {
 		t.Errorf("got %s", text)

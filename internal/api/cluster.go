@@ -39,12 +39,13 @@ func (s *Services) NewClusterTable(d Decider) *ClusterTable {
 	return &ClusterTable{services: s, decider: d, memory: m}
 }
 
-// decided are the requests that the active controller answers.
-func decided() []kmsg.Key {
-	return []kmsg.Key{
-		kmsg.BrokerRegistration, kmsg.BrokerHeartbeat, kmsg.AlterPartition, kmsg.AllocateProducerIDs,
-		kmsg.UnregisterBroker, kmsg.CreateTopics, kmsg.DeleteTopics, kmsg.CreatePartitions, kmsg.AlterConfigs,
-		kmsg.IncrementalAlterConfigs, kmsg.ElectLeaders, kmsg.AlterPartitionAssignments,
+// decided are the requests that the active controller answers, with their first
+// versions.
+func decided() map[kmsg.Key]int16 {
+	return map[kmsg.Key]int16{
+		kmsg.BrokerRegistration: 0, kmsg.BrokerHeartbeat: 0, kmsg.AlterPartition: 2, kmsg.AllocateProducerIDs: 0,
+		kmsg.UnregisterBroker: 0, kmsg.CreateTopics: 2, kmsg.DeleteTopics: 1, kmsg.CreatePartitions: 0,
+		kmsg.AlterConfigs: 0, kmsg.IncrementalAlterConfigs: 0, kmsg.ElectLeaders: 0, kmsg.AlterPartitionAssignments: 0,
 	}
 }
 
@@ -57,10 +58,10 @@ func (c *ClusterTable) Rows(further ...wire.API) map[int16]wire.API {
 			ApiKey: a.Key, MinVersion: a.Min, MaxVersion: a.Max,
 		})
 	}
-	for _, key := range decided() {
+	for key, first := range decided() {
 		c.services.errors.add(key)
 		add(wire.API{
-			Name: key.Name(), Key: key.Int16(), Max: kmsg.RequestForKey(key.Int16()).MaxVersion(),
+			Name: key.Name(), Key: key.Int16(), Min: first, Max: kmsg.RequestForKey(key.Int16()).MaxVersion(),
 			FlexibleFrom: flexibleFrom(key), Handle: c.decide, Small: true,
 		})
 	}
@@ -68,10 +69,14 @@ func (c *ClusterTable) Rows(further ...wire.API) map[int16]wire.API {
 		Name: kmsg.ApiVersions.Name(), Key: kmsg.ApiVersions.Int16(), Max: 4,
 		FlexibleFrom: flexibleFrom(kmsg.ApiVersions), Handle: unary(c.memory, c.apiVersions), Small: true,
 	})
-	add(wire.API{
-		Name: kmsg.DescribeQuorum.Name(), Key: kmsg.DescribeQuorum.Int16(), Max: 2,
-		FlexibleFrom: flexibleFrom(kmsg.DescribeQuorum), Handle: unary(c.memory, c.services.describeQuorum), Small: true,
-	})
+	small := func(key kmsg.Key, highest int16, handle func(context.Context, *wire.Request) wire.Response) {
+		add(wire.API{
+			Name: key.Name(), Key: key.Int16(), Max: highest, FlexibleFrom: flexibleFrom(key), Handle: handle, Small: true,
+		})
+	}
+	small(kmsg.DescribeQuorum, 2, unary(c.memory, c.services.describeQuorum))
+	small(kmsg.AddRaftVoter, 1, unary(c.memory, c.services.addRaftVoter))
+	small(kmsg.RemoveRaftVoter, 0, unary(c.memory, c.services.removeRaftVoter))
 	add(wire.API{
 		Name: kmsg.OffsetForLeaderEpoch.Name(), Key: kmsg.OffsetForLeaderEpoch.Int16(), Min: 2, Max: 4,
 		FlexibleFrom: flexibleFrom(kmsg.OffsetForLeaderEpoch), Handle: unary(c.memory, c.services.offsetForLeaderEpoch),

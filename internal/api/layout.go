@@ -59,6 +59,8 @@ var layouts = map[kmsg.Key]string{
 	kmsg.ListPartitionReassignments: "4 [{s [4]}]",
 	kmsg.DescribeQuorum:             "[{s [{4}]}]",
 	kmsg.UnregisterBroker:           "4",
+	kmsg.AddRaftVoter:               "s 4 4 u [{s s 2}] 1:1+",
+	kmsg.RemoveRaftVoter:            "s 4 u",
 
 	kmsg.BrokerRegistration:  "4 s u [{s s 2 2}] [{s 2 2}] s 1:1+ [u]:2+ 8:3+",
 	kmsg.BrokerHeartbeat:     "4 8 8 1 1",

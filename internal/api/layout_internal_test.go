@@ -58,8 +58,8 @@ func TestLayouts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	compiled := compileLayouts()
 	rows := s.rows(newMemory(1 << 20))
-	for _, key := range decided() {
-		rows = append(rows, entry{key: key, max: kmsg.RequestForKey(key.Int16()).MaxVersion()})
+	for key, first := range decided() {
+		rows = append(rows, entry{key: key, min: first, max: kmsg.RequestForKey(key.Int16()).MaxVersion()})
 	}
 	for _, row := range rows {
 		layout, ok := compiled[row.key.Int16()]

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"runtime"
 	"slices"
@@ -103,7 +104,10 @@ func TestAmplification(t *testing.T) {
 				if kmsg.Key(key) != kmsg.Produce { // Read in place.
 					decoded := kmsg.RequestForKey(key)
 					decoded.SetVersion(v)
-					bytes := allocated(func() { w.must(decoded.ReadFrom(body)) })
+					bytes := int64(math.MaxInt64)
+					for range 3 { // What else runs allocates as well, now and then.
+						bytes = min(bytes, allocated(func() { w.must(decoded.ReadFrom(body)) }))
+					}
 					worstDecoded = max(worstDecoded, float64(bytes)/float64(len(body)))
 					if bytes > raceFactor*mostDecoded*int64(len(body)) {
 						t.Errorf("%s: %d bytes decode to %d", name, len(body), bytes)

@@ -1,8 +1,9 @@
 package api
 
 // ElectLeaders 0-2, AlterPartitionReassignments 0-1, ListPartitionReassignments 0,
-// UnregisterBroker 0, DescribeQuorum 0-2: what a cluster's operator asks. The
-// controller decides; the quorum describes itself, at its leader.
+// UnregisterBroker 0, DescribeQuorum 0-2, AddRaftVoter 0-1, RemoveRaftVoter 0: what a
+// cluster's operator asks. The controller decides; the quorum describes and changes
+// itself, at its leader.
 
 import (
 	"context"
@@ -24,6 +25,10 @@ import (
 type Quorum interface {
 	// Describe returns *quorum.NotLeaderError on a node that does not lead.
 	Describe(context.Context) (quorum.Description, error)
+	// AddVoter and RemoveVoter return when the change is made; on a node that does
+	// not lead *quorum.NotLeaderError too.
+	AddVoter(context.Context, quorum.Member) error
+	RemoveVoter(ctx context.Context, id kafka.BrokerID, directory [16]byte) error
 }
 
 // Peers sends requests to other brokers' cluster listeners.
@@ -89,14 +94,8 @@ func (s *Services) describeQuorum(
 	ctx, cancel := bounded(ctx, 0)
 	defer cancel()
 	d, err := s.Quorum.Describe(ctx)
-	var elsewhere *quorum.NotLeaderError
-	if errors.As(err, &elsewhere) && elsewhere.Leader != kafka.NoBroker && s.Peers != nil {
-		version := req.Version
-		var answer kmsg.Response
-		if answer, err = s.Peers.Do(ctx, elsewhere.Leader, req); err == nil {
-			answer.SetVersion(version)
-			return answer
-		}
+	if answer, ok := s.atLeader(ctx, err, req); ok {
+		return answer
 	}
 	resp := req.ResponseKind().(*kmsg.DescribeQuorumResponse)
 	if err != nil {
@@ -113,6 +112,59 @@ func (s *Services) describeQuorum(
 	}
 	for _, m := range slices.Concat(d.Voters, d.Learners) {
 		resp.Nodes = append(resp.Nodes, quorumNode(m))
+	}
+	return resp
+}
+
+// atLeader has the quorum's leader answer, where this node does not lead.
+func (s *Services) atLeader(ctx context.Context, err error, req kmsg.Request) (kmsg.Response, bool) {
+	var elsewhere *quorum.NotLeaderError
+	if !errors.As(err, &elsewhere) || elsewhere.Leader == kafka.NoBroker || s.Peers == nil {
+		return nil, false
+	}
+	version := req.GetVersion()
+	answer, err := s.Peers.Do(ctx, elsewhere.Leader, req)
+	req.SetVersion(version)
+	if err != nil {
+		return nil, false
+	}
+	answer.SetVersion(version)
+	return answer, true
+}
+
+// addRaftVoter makes a broker that follows the metadata one that elects the
+// controller.
+func (s *Services) addRaftVoter(ctx context.Context, _ *wire.Request, req *kmsg.AddRaftVoterRequest) kmsg.Response {
+	ctx, cancel := bounded(ctx, req.TimeoutMillis)
+	defer cancel()
+	m := quorum.Member{ID: kafka.BrokerID(req.VoterID), Directory: req.VoterDirectoryID}
+	if len(req.Listeners) > 0 {
+		l := &req.Listeners[0]
+		m.Address = net.JoinHostPort(l.Host, strconv.Itoa(int(l.Port)))
+	}
+	err := s.Quorum.AddVoter(ctx, m)
+	if answer, ok := s.atLeader(ctx, err, req); ok {
+		return answer
+	}
+	resp := req.ResponseKind().(*kmsg.AddRaftVoterResponse)
+	if err != nil {
+		resp.ErrorCode, resp.ErrorMessage = int16(codeOf(err)), ptr(messageOf(err))
+	}
+	return resp
+}
+
+func (s *Services) removeRaftVoter(
+	ctx context.Context, _ *wire.Request, req *kmsg.RemoveRaftVoterRequest,
+) kmsg.Response {
+	ctx, cancel := bounded(ctx, 0)
+	defer cancel()
+	err := s.Quorum.RemoveVoter(ctx, kafka.BrokerID(req.VoterID), req.VoterDirectoryID)
+	if answer, ok := s.atLeader(ctx, err, req); ok {
+		return answer
+	}
+	resp := req.ResponseKind().(*kmsg.RemoveRaftVoterResponse)
+	if err != nil {
+		resp.ErrorCode, resp.ErrorMessage = int16(codeOf(err)), ptr(messageOf(err))
 	}
 	return resp
 }

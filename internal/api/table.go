@@ -59,6 +59,8 @@ func (s *Services) rows(m *memory) []entry {
 		{kmsg.DescribeCluster, 0, 2, unary(m, s.describeCluster)},
 		{kmsg.DescribeProducers, 0, 0, unary(m, s.describeProducers)},
 		{kmsg.UnregisterBroker, 0, 0, unary(m, s.unregisterBroker)},
+		{kmsg.AddRaftVoter, 0, 1, unary(m, s.addRaftVoter)},
+		{kmsg.RemoveRaftVoter, 0, 0, unary(m, s.removeRaftVoter)},
 		{kmsg.DescribeTopicPartitions, 0, 0, unary(m, s.describeTopicPartitions)},
 	}
 }

@@ -238,3 +238,15 @@ func tryUnregisterBroker(k *talk) {
 	req.BrokerID = 77
 	k.answers(req, kafka.ErrBrokerIDNotRegistered)
 }
+
+func tryAddRaftVoter(k *talk) {
+	req := kmsg.NewPtrAddRaftVoterRequest()
+	req.VoterID, req.TimeoutMillis = 1, 1000
+	k.answers(req, kafka.ErrDuplicateVoter)
+}
+
+func tryRemoveRaftVoter(k *talk) {
+	req := kmsg.NewPtrRemoveRaftVoterRequest()
+	req.VoterID = 77
+	k.answers(req, kafka.ErrVoterNotFound)
+}

@@ -108,7 +108,8 @@ func tries() map[kmsg.Key]func(*talk) {
 
 		kmsg.ElectLeaders: tryElectLeaders, kmsg.AlterPartitionAssignments: tryAlterReassignments,
 		kmsg.ListPartitionReassignments: tryListReassignments, kmsg.DescribeQuorum: tryDescribeQuorum,
-		kmsg.UnregisterBroker: tryUnregisterBroker,
+		kmsg.UnregisterBroker: tryUnregisterBroker, kmsg.AddRaftVoter: tryAddRaftVoter,
+		kmsg.RemoveRaftVoter: tryRemoveRaftVoter,
 	}
 }
 

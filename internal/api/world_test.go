@@ -307,6 +307,14 @@ func (w *world) settle() {
 // loneQuorum is a quorum of one node.
 type loneQuorum struct{}
 
+func (loneQuorum) AddVoter(context.Context, quorum.Member) error {
+	return &kafka.Error{Code: kafka.ErrDuplicateVoter, Message: "it is one"}
+}
+
+func (loneQuorum) RemoveVoter(context.Context, kafka.BrokerID, [16]byte) error {
+	return &kafka.Error{Code: kafka.ErrVoterNotFound, Message: "it is none"}
+}
+
 func (loneQuorum) Describe(context.Context) (quorum.Description, error) {
 	now := time.Now()
 	return quorum.Description{Leader: 1, Term: 1, Voters: []quorum.Replica{
