@@ -105,7 +105,8 @@ func (l *Log) appendLocked(bs []record.Batch, cfg *Config, nowMs int64) error {
 	// A follower of a compacted log may begin behind a gap; segments and journal
 	// entries continue one another all the same.
 	base := l.w.end.nextOffset
-	data := l.gatherLocked(bs, size)
+	data, giveBack := l.gatherLocked(bs, size)
+	defer giveBack()
 	if err := l.writeLocked(data); err != nil {
 		return err
 	}
@@ -114,18 +115,20 @@ func (l *Log) appendLocked(bs []record.Batch, cfg *Config, nowMs int64) error {
 	return nil
 }
 
-// maxGatherBytes bounds the buffer that a log keeps for gathering.
+// maxGatherBytes bounds the buffer that a log keeps for gathering. Larger ones, which
+// followers need, are shared by the logs of a directory.
 const maxGatherBytes = 64 << 10
 
-// gatherLocked returns the bytes of all batches in one piece: nearly always
-// there is one batch, and nothing is copied.
-func (l *Log) gatherLocked(bs []record.Batch, size int64) []byte {
+// gatherLocked returns the bytes of all batches in one piece, and what gives its buffer
+// back: nearly always there is one batch, and nothing is copied.
+func (l *Log) gatherLocked(bs []record.Batch, size int64) (data []byte, giveBack func()) {
 	if len(bs) == 1 {
-		return bs[0].Bytes()
+		return bs[0].Bytes(), func() {}
 	}
+	giveBack = func() {}
 	buf := l.w.gather[:0]
 	if int64(cap(buf)) < size {
-		buf = make([]byte, 0, size)
+		buf, giveBack = l.env.gatherBuffer(size)
 	}
 	for _, b := range bs {
 		buf = append(buf, b.Bytes()...)
@@ -133,7 +136,19 @@ func (l *Log) gatherLocked(bs []record.Batch, size int64) []byte {
 	if cap(buf) <= maxGatherBytes {
 		l.w.gather = buf
 	}
-	return buf
+	return buf, giveBack
+}
+
+// gatherBuffer returns an empty buffer for size bytes, and what gives it back.
+func (e *env) gatherBuffer(size int64) (buf []byte, giveBack func()) {
+	if size <= maxGatherBytes {
+		return make([]byte, 0, size), func() {}
+	}
+	shared, _ := e.gather.Get().(*[]byte)
+	if shared == nil || int64(cap(*shared)) < size {
+		shared = new(make([]byte, 0, size))
+	}
+	return (*shared)[:0], func() { e.gather.Put(shared) }
 }
 
 // writeLocked writes data at the end of the active segment. If that fails the

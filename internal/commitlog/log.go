@@ -39,6 +39,7 @@ type env struct {
 	broke chan error
 
 	reports reports
+	gather  sync.Pool // of *[]byte.
 }
 
 // failedLog is a failure that is still to be reported.
