@@ -68,7 +68,9 @@ func (f *faults) step() {
 		f.write()
 	case n < 60:
 		f.look()
-	case n < 68:
+	case n < 62:
+		f.trim()
+	case n < 69:
 		f.kill(id)
 	case n < 78:
 		f.revive(id)
@@ -151,6 +153,18 @@ func (f *faults) look() {
 	}
 }
 
+// trim deletes the oldest records at the leader.
+func (f *faults) trim() {
+	leader := f.partition().Leader
+	if leader == kafka.NoBroker || f.down[leader] != nil {
+		return
+	}
+	p := f.at(leader, faultTopic, 0)
+	if p.Settled() == nil {
+		f.must(p.Log().DeleteRecords(p.HighWatermark() - kafka.Offset(f.random.Int64N(int64(p.HighWatermark())+1))))
+	}
+}
+
 // fence takes a broker out of the ISR, unless it is the last member, and has another
 // member lead.
 func (f *faults) fence(id kafka.BrokerID) {
@@ -184,6 +198,9 @@ func (f *faults) revive(id kafka.BrokerID) {
 	disk := f.down[id]
 	if disk == nil {
 		return
+	}
+	if f.random.IntN(4) == 0 && !slices.Contains(f.members(faultTopic, 0), id) {
+		disk = memfs.New() // The old one broke.
 	}
 	delete(f.down, id)
 	f.restart(id, disk)
@@ -265,15 +282,16 @@ func (f *faults) heal() {
 // check compares what was promised and seen with what is there.
 func (f *faults) check() {
 	f.same(faultTopic, 0, 1, 2, 3)
+	start := f.logStart(faultTopic, 0, 1, 2, 3)
 	stored := map[kafka.Offset]string{}
 	times := map[string]int{}
-	for offset, value := range valuesOf(f.t, f.bytesOf(1, faultTopic, 0)) {
+	for offset, value := range valuesOf(f.t, f.bytesOf(1, faultTopic, 0, start)) {
 		stored[offset] = value
 		times[value]++
 	}
 	for what, known := range map[string]map[kafka.Offset]string{"acknowledged": f.promised, "read": f.read} {
 		for offset, value := range known {
-			if stored[offset] != value {
+			if offset >= start && stored[offset] != value {
 				f.t.Errorf("%s at %d: %s, and in the end %q is there", what, offset, value, stored[offset])
 			}
 		}
@@ -283,8 +301,8 @@ func (f *faults) check() {
 			f.t.Errorf("%s is there %d times", value, n)
 		}
 	}
-	f.t.Logf("%d written, %d acknowledged, %d read, %d stored, leader epoch %d", f.written, len(f.promised), len(f.read),
-		len(stored), f.partition().LeaderEpoch)
+	f.t.Logf("%d written, %d acknowledged, %d read, %d stored from %d on, leader epoch %d", f.written, len(f.promised),
+		len(f.read), len(stored), start, f.partition().LeaderEpoch)
 	if len(f.promised) == 0 {
 		f.t.Error("nothing was acknowledged: the run shows nothing")
 	}

@@ -446,25 +446,36 @@ func (w *world) acked(id kafka.BrokerID, topic string, i int32, info commitlog.A
 	return time.Since(begin)
 }
 
-// bytesOf returns all of a replica's log.
-func (w *world) bytesOf(id kafka.BrokerID, topic string, i int32) []byte {
+// bytesOf returns a replica's log from an offset on.
+func (w *world) bytesOf(id kafka.BrokerID, topic string, i int32, from kafka.Offset) []byte {
 	w.t.Helper()
 	var all []byte
 	log := w.at(id, topic, i).Log()
-	w.must(log.Batches(log.LogStartOffset(), log.LogEndOffset(), func(b record.Batch) error {
+	w.must(log.Batches(from, log.LogEndOffset(), func(b record.Batch) error {
 		all = append(all, b.Bytes()...)
 		return nil
 	}))
 	return all
 }
 
-// same waits until the replicas' logs are the same bytes.
+// logStart returns the offset that all of the replicas' logs have, or end at.
+func (w *world) logStart(topic string, i int32, ids ...kafka.BrokerID) kafka.Offset {
+	w.t.Helper()
+	var start kafka.Offset
+	for _, id := range ids {
+		start = max(start, w.at(id, topic, i).Log().LogStartOffset())
+	}
+	return start
+}
+
+// same waits until the replicas' logs are the same bytes, from where all of them have
+// begun. A leader may have what its predecessor had deleted a moment before.
 func (w *world) same(topic string, i int32, ids ...kafka.BrokerID) {
 	w.t.Helper()
 	for range 100 {
-		equal := true
+		equal, start := true, w.logStart(topic, i, ids...)
 		for _, id := range ids[1:] {
-			equal = equal && bytes.Equal(w.bytesOf(ids[0], topic, i), w.bytesOf(id, topic, i))
+			equal = equal && bytes.Equal(w.bytesOf(ids[0], topic, i, start), w.bytesOf(id, topic, i, start))
 		}
 		if equal {
 			return
