@@ -111,6 +111,10 @@ func (c *linkConn) read() {
 			return
 		}
 		c.mu.Lock()
+		if len(c.pending) == 0 {
+			c.mu.Unlock()
+			return // It failed meanwhile.
+		}
 		call := c.pending[0]
 		c.pending = c.pending[1:]
 		call.err = call.resp.ReadFrom(body[5:]) // Behind the correlation id and the tags.

@@ -182,7 +182,7 @@ func (w *world) start(id kafka.BrokerID, disk *memfs.FS) *node {
 		Configure: func(*metadata.Topic) (commitlog.Config, partition.Settings) {
 			return commitlog.DefaultConfig(), partition.Settings{MinInSync: 1, MaxLag: maxLag}
 		},
-		Led: n.changes.Led, Moved: n.fetcher.Follow, Wants: n.changes.Want,
+		Moved: n.fetcher.Follow, Wants: n.changes.Want,
 		Eligible: func(id kafka.BrokerID, epoch kafka.BrokerEpoch) bool {
 			b, ok := n.known().Broker(id)
 			return ok && !b.Fenced && b.Epoch == epoch

@@ -18,7 +18,7 @@
 // controller moves while the request is under way; the metadata overtakes the answer;
 // a refused follower fetches on and is not to be asked for with each fetch.
 //
-// Want and Led may be called from any goroutine, and never block. Without led
+// Want may be called from any goroutine, and never blocks. Without led
 // partitions that others follow, Run waits and does nothing. Deliberately absent: any
 // judgement of who is in sync.
 package insync
@@ -83,23 +83,13 @@ func New(o Options) *Changes {
 	return &Changes{o: o, wake: make(chan struct{}, 1), wanted: map[*partition.Partition]struct{}{}}
 }
 
-// Want notes that a partition led here wants another ISR.
+// Want notes that a partition led here wants another ISR, or may do so from now on:
+// it has followers, which may fall behind.
 func (c *Changes) Want(p *partition.Partition) {
 	c.mu.Lock()
-	c.wanted[p] = struct{}{}
+	c.wanted[p], c.checking = struct{}{}, true
 	c.mu.Unlock()
 	c.poke()
-}
-
-// Led notes that this broker leads a partition: its followers may fall behind.
-func (c *Changes) Led(*partition.Partition) {
-	c.mu.Lock()
-	known := c.checking
-	c.checking = true
-	c.mu.Unlock()
-	if !known {
-		c.poke()
-	}
 }
 
 func (c *Changes) poke() {
@@ -175,10 +165,10 @@ func (c *Changes) wait(ctx context.Context, d time.Duration) {
 }
 
 // checkLag looks for followers that have fallen behind. When nothing here has
-// followers any more it is not done again before Led.
+// followers any more it is not done again before Want.
 func (c *Changes) checkLag(now time.Time) {
 	c.mu.Lock()
-	c.checking = false // Led may set it again meanwhile.
+	c.checking = false // Want may set it again meanwhile.
 	c.mu.Unlock()
 	followed := false
 	c.o.Partitions.All(func(p *partition.Partition) bool {

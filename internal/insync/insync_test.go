@@ -88,7 +88,7 @@ func (l *leader) lead(p *partition.Partition, epoch kafka.LeaderEpoch, at kafka.
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.changes.Led(p)
+	l.changes.Want(p)
 }
 
 // AlterPartition implements insync.Controller.

@@ -33,8 +33,8 @@ type Applier struct {
 	// Moved is told of each partition that has another leader than before, or the
 	// same under another epoch, or none any more; nil for nobody.
 	Moved func(*Partition)
-	// Wants is told of each partition led here that has begun to want another ISR;
-	// nil for nobody.
+	// Wants is told of each partition led here that has begun to want another ISR, and
+	// of each that has begun to have followers, which may fall behind; nil for nobody.
 	Wants func(*Partition)
 	// Eligible reports whether a broker may become a member of an ISR; nil for any.
 	Eligible func(kafka.BrokerID, kafka.BrokerEpoch) bool
@@ -146,6 +146,9 @@ func (a *Applier) lead(p *Partition, mp *metadata.Partition) bool {
 	}
 	if fresh {
 		a.moved(p)
+	}
+	if a.Wants != nil && len(mp.Replicas) > 1 {
+		a.Wants(p)
 	}
 	return fresh
 }
