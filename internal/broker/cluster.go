@@ -328,5 +328,6 @@ func (b *Broker) fetcherSettings() fetcher.Settings {
 	f.Fetchers, f.WaitMax = int(s.NumReplicaFetchers), s.ReplicaFetchWaitMax
 	f.MinBytes, f.MaxBytes = s.ReplicaFetchMinBytes, s.ReplicaFetchResponseMaxBytes
 	f.PartitionMaxBytes, f.Backoff = s.ReplicaFetchMaxBytes, s.ReplicaFetchBackoff
+	f.Timeout = s.ReplicaSocketTimeout
 	return f
 }

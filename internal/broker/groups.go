@@ -19,12 +19,8 @@ func (b *Broker) newGroups(int32) *group.Shard {
 	})
 }
 
-// led hands a partition that this broker has begun to lead to its coordinator, and to
-// what watches over its in-sync replicas.
+// led hands a partition that this broker has begun to lead to its coordinator.
 func (b *Broker) led(p *partition.Partition) {
-	if b.cluster != nil {
-		b.cluster.changes.Led(p)
-	}
 	if p.Topic() == metadata.OffsetsTopic {
 		b.groups.Lead(p.ID().Partition, coordinator.Leader(p))
 	}

@@ -97,7 +97,10 @@ func startLoadOn(
 
 func (l *load) produce(ctx context.Context, id int) {
 	defer l.done.Done()
+	// A broker that hangs is given up after two seconds; by itself the client waits for
+	// twenty.
 	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.DefaultProduceTopic(l.topic),
+		kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second),
 		kgo.ProducerLinger(time.Millisecond), kgo.MaxBufferedRecords(500), kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
