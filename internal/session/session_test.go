@@ -539,11 +539,12 @@ func TestStats(t *testing.T) {
 			}
 		}
 		w.consume(session.Consume{Member: "a"})
+		pass(time.Second) // A call may return before its member has joined.
 		check(session.Stats{Open: 1, Begun: 1, FirstJoins: 1})
 		w.consume(session.Consume{Group: "other", Member: "a"})
 		_, err := w.sessions.Consume(t.Context(), session.Consume{Group: "g", Topic: "t", Member: "b"}, &page{})
 		wantCode(t, err, kafka.ErrThrottlingQuotaExceeded, "")
-		pass(time.Second) // A call may return before its member has joined.
+		pass(time.Second)
 		check(session.Stats{Open: 2, Begun: 2, Refused: 1, FirstJoins: 2})
 		pass(40 * time.Second)
 		check(session.Stats{Begun: 2, Refused: 1, FirstJoins: 2, Expired: 2})
