@@ -119,6 +119,12 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 	if got, err := ask(dial(), "/healthz"); err == nil {
 		t.Errorf("a third connection is answered: %q", got)
 	}
+	for end := time.Now().Add(10 * time.Second); len(r.log.with("HTTP connection refused")) == 0; {
+		if time.Now().After(end) {
+			t.Fatal("no line in the log") // It comes a moment after the connection is closed.
+		}
+		<-time.After(time.Millisecond)
+	}
 	if lines := r.log.with("HTTP connection refused"); len(lines) != 1 || !strings.Contains(lines[0], "limit=max.connections.per.ip") {
 		t.Errorf("log: %q", lines)
 	}
