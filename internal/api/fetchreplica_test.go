@@ -225,6 +225,7 @@ func TestFetchByRack(t *testing.T) {
 			}
 		}
 
+		req.Rack = "far"
 		if _, err := p.BecomeFollower(partition.Following{Leader: 2, LeaderEpoch: 4}); err != nil {
 			t.Fatal(err)
 		}
