@@ -151,6 +151,37 @@ func (b *Broker) await(limit time.Duration) error {
 // Kill ends the process with SIGKILL and waits for it.
 func (b *Broker) Kill() { b.signal(syscall.SIGKILL) }
 
+// Freeze stops all threads of the process where they are, as a loss of power does:
+// what they have in the kernel goes on, and its outcome reaches nobody. Only Kill ends
+// it.
+func (b *Broker) Freeze() {
+	b.t.Helper()
+	if err := b.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		b.t.Fatalf("stop broker: %v", err)
+	}
+	for end := time.Now().Add(10 * time.Second); !b.frozen(); {
+		if time.Now().After(end) {
+			b.t.Fatal("the broker's threads do not stop")
+		}
+	}
+}
+
+// frozen reports whether every thread is stopped, or waits in the kernel for a disk.
+func (b *Broker) frozen() bool {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", b.Pid()))
+	if err != nil || len(stats) == 0 {
+		return false
+	}
+	for _, name := range stats {
+		text, err := os.ReadFile(name)
+		_, state, ok := strings.Cut(string(text), ") ")
+		if err != nil || !ok || !strings.Contains("TtD", state[:1]) {
+			return false
+		}
+	}
+	return true
+}
+
 // Stop ends the process with SIGTERM and waits for it.
 func (b *Broker) Stop() { b.signal(syscall.SIGTERM) }
 
