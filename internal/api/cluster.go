@@ -8,8 +8,6 @@ package api
 import (
 	"context"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -51,40 +49,28 @@ func decided() map[kmsg.Key]int16 {
 
 // Rows returns what answers each request, by its key; further are rows of others.
 func (c *ClusterTable) Rows(further ...wire.API) map[int16]wire.API {
-	rows := map[int16]wire.API{}
-	add := func(a wire.API) {
-		rows[a.Key] = a
-		c.versions = append(c.versions, kmsg.ApiVersionsResponseApiKey{
-			ApiKey: a.Key, MinVersion: a.Min, MaxVersion: a.Max,
-		})
+	m := c.memory
+	rows := []entry{
+		{kmsg.ApiVersions, 0, 4, unary(m, c.apiVersions)},
+		{kmsg.DescribeQuorum, 0, 2, unary(m, c.services.describeQuorum)},
+		{kmsg.AddRaftVoter, 0, 1, unary(m, c.services.addRaftVoter)},
+		{kmsg.RemoveRaftVoter, 0, 0, unary(m, c.services.removeRaftVoter)},
+		{kmsg.OffsetForLeaderEpoch, 2, 4, unary(m, c.services.offsetForLeaderEpoch)},
 	}
 	for key, first := range decided() {
 		c.services.errors.add(key)
-		add(wire.API{
-			Name: key.Name(), Key: key.Int16(), Min: first, Max: kmsg.RequestForKey(key.Int16()).MaxVersion(),
-			FlexibleFrom: flexibleFrom(key), Handle: c.decide, Small: true,
-		})
+		rows = append(rows, entry{key, first, kmsg.RequestForKey(key.Int16()).MaxVersion(), c.decide})
 	}
-	add(wire.API{
-		Name: kmsg.ApiVersions.Name(), Key: kmsg.ApiVersions.Int16(), Max: 4,
-		FlexibleFrom: flexibleFrom(kmsg.ApiVersions), Handle: unary(c.memory, c.apiVersions), Small: true,
-	})
-	small := func(key kmsg.Key, highest int16, handle func(context.Context, *wire.Request) wire.Response) {
-		add(wire.API{
-			Name: key.Name(), Key: key.Int16(), Max: highest, FlexibleFrom: flexibleFrom(key), Handle: handle, Small: true,
-		})
+	all := append(further, c.services.ReplicaFetch())
+	for _, row := range rows {
+		all = append(all, row.api())
 	}
-	small(kmsg.DescribeQuorum, 2, unary(c.memory, c.services.describeQuorum))
-	small(kmsg.AddRaftVoter, 1, unary(c.memory, c.services.addRaftVoter))
-	small(kmsg.RemoveRaftVoter, 0, unary(c.memory, c.services.removeRaftVoter))
-	add(wire.API{
-		Name: kmsg.OffsetForLeaderEpoch.Name(), Key: kmsg.OffsetForLeaderEpoch.Int16(), Min: 2, Max: 4,
-		FlexibleFrom: flexibleFrom(kmsg.OffsetForLeaderEpoch), Handle: unary(c.memory, c.services.offsetForLeaderEpoch),
-	})
-	for _, a := range append(further, c.services.ReplicaFetch()) {
-		add(a)
+	apis := make(map[int16]wire.API, len(all))
+	for _, a := range all {
+		apis[a.Key] = a
+		c.versions = append(c.versions, advertisedAs(a))
 	}
-	return rows
+	return apis
 }
 
 func (c *ClusterTable) apiVersions(_ context.Context, _ *wire.Request, req *kmsg.ApiVersionsRequest) kmsg.Response {
@@ -101,58 +87,19 @@ func (c *ClusterTable) decide(ctx context.Context, w *wire.Request) wire.Respons
 	if err != nil {
 		return badRequest(w, err)
 	}
-	r := &decision{}
+	r := &laterReply{wire: w, memory: c.memory}
 	c.underway.Go(func() { // Bounded by what a connection may have under way; see Wait.
 		defer give()
 		resp, err := c.decider.Serve(ctx, req)
 		if err != nil {
 			c.services.Logger.Warn("a broker's request is not answered", "api", kmsg.NameForKey(w.Key), "error", err)
+		} else {
+			resp.SetVersion(w.Version)
 		}
-		r.complete(c.memory, w, resp, err)
+		r.complete(resp, err)
 	})
 	return r
 }
 
 // Wait returns when no decision is under way. The listener has stopped by then.
 func (c *ClusterTable) Wait() { c.underway.Wait() }
-
-// decision is an answer of the controller.
-type decision struct {
-	mu    sync.Mutex
-	ready *reply
-	err   error
-	done  atomic.Bool
-	over  bool // Encoded: what is decided now comes too late.
-}
-
-// complete makes the answer ready.
-func (d *decision) complete(m *memory, w *wire.Request, resp kmsg.Response, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.over {
-		return
-	}
-	if d.err = err; err == nil {
-		resp.SetVersion(w.Version)
-		d.ready = m.encode(w, resp)
-	}
-	d.done.Store(true)
-	w.Wake()
-}
-
-// Done implements wire.Response.
-func (d *decision) Done() bool { return d.done.Load() }
-
-// Deadline implements wire.Response: the controller's own waits end.
-func (d *decision) Deadline() time.Time { return time.Time{} }
-
-// Encode implements wire.Response.
-func (d *decision) Encode(w *wire.Writer) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.over = true
-	if d.ready == nil {
-		return d.err
-	}
-	return d.ready.Encode(w)
-}

@@ -10,9 +10,7 @@ import (
 	"context"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -26,15 +24,10 @@ import (
 // groupReply is an answer that the coordinator gives, now or later. A request
 // about several groups waits for all of them.
 type groupReply struct {
-	wire    *wire.Request
-	memory  *memory
+	laterReply
 	waiting atomic.Int32
 	answers []kmsg.Response // One per group.
 	merge   func([]kmsg.Response) kmsg.Response
-
-	ready atomic.Pointer[reply] // Once there are all answers. Set with mu held.
-	mu    sync.Mutex
-	over  bool // Encoded: what is completed now comes too late.
 }
 
 // slot takes the answer about one group.
@@ -47,36 +40,8 @@ type slot struct {
 func (s slot) Complete(response any) {
 	s.reply.answers[s.i] = response.(kmsg.Response)
 	if s.reply.waiting.Add(-1) == 0 {
-		s.reply.complete()
+		s.reply.complete(s.reply.merge(s.reply.answers), nil)
 	}
-}
-
-// complete makes the reply ready when all answers are there.
-func (r *groupReply) complete() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		r.ready.Store(r.memory.encode(r.wire, r.merge(r.answers)))
-		r.wire.Wake()
-	}
-}
-
-// Done implements wire.Response.
-func (r *groupReply) Done() bool { return r.ready.Load() != nil }
-
-// Deadline implements wire.Response: the machine has deadlines of its own for
-// everything that it parks, and the coordinator for what waits to be replicated.
-func (r *groupReply) Deadline() time.Time { return time.Time{} }
-
-// Encode implements wire.Response.
-func (r *groupReply) Encode(w *wire.Writer) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.over = true
-	if ready := r.ready.Load(); ready != nil {
-		return ready.Encode(w)
-	}
-	return nil // The connection died first: there is nobody to tell.
 }
 
 func firstAnswer(answers []kmsg.Response) kmsg.Response { return answers[0] }
@@ -109,10 +74,12 @@ func (s *Services) ask(
 	step func(i int, m *group.Shard, c *group.Context, fx *shard.Effects),
 	refuse func(i int, code kafka.Code, message string) kmsg.Response,
 ) *groupReply {
-	r := &groupReply{wire: w, memory: s.memory, answers: make([]kmsg.Response, len(ids)), merge: merge}
+	r := &groupReply{
+		laterReply: laterReply{wire: w, memory: s.memory}, answers: make([]kmsg.Response, len(ids)), merge: merge,
+	}
 	r.waiting.Store(int32(len(ids)))
 	if len(ids) == 0 {
-		r.complete()
+		r.complete(merge(r.answers), nil)
 	}
 	asked := map[string]int{}
 	host := clientHost(w.Conn)

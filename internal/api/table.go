@@ -65,6 +65,21 @@ func (s *Services) rows(m *memory) []entry {
 	}
 }
 
+// api is the row as package wire takes it.
+func (e entry) api() wire.API {
+	return wire.API{
+		Name: e.key.Name(), Key: e.key.Int16(), Min: e.min, Max: e.max,
+		FlexibleFrom: flexibleFrom(e.key), Handle: e.handle,
+		Quick:    e.key == kmsg.Produce || e.key == kmsg.Fetch,
+		LongPoll: e.key == kmsg.Fetch, Small: !isWide(e.key),
+	}
+}
+
+// advertisedAs is the row as ApiVersions tells of it.
+func advertisedAs(a wire.API) kmsg.ApiVersionsResponseApiKey {
+	return kmsg.ApiVersionsResponseApiKey{ApiKey: a.Key, MinVersion: a.Min, MaxVersion: a.Max}
+}
+
 // Table returns what answers each request, by its key.
 func (s *Services) Table() map[int16]wire.API {
 	s.memory = newMemory(s.Broker().QueuedMaxRequestBytes)
@@ -73,15 +88,10 @@ func (s *Services) Table() map[int16]wire.API {
 	apis := make(map[int16]wire.API, len(rows))
 	for _, row := range rows {
 		s.errors.add(row.key)
-		apis[row.key.Int16()] = wire.API{
-			Name: row.key.Name(), Key: row.key.Int16(), Min: row.min, Max: row.max,
-			FlexibleFrom: flexibleFrom(row.key), Handle: s.noticed(row),
-			Quick:    row.key == kmsg.Produce || row.key == kmsg.Fetch,
-			LongPoll: row.key == kmsg.Fetch, Small: !isWide(row.key),
-		}
-		s.versions = append(s.versions, kmsg.ApiVersionsResponseApiKey{
-			ApiKey: row.key.Int16(), MinVersion: row.min, MaxVersion: row.max,
-		})
+		a := row.api()
+		a.Handle = s.noticed(row)
+		apis[a.Key] = a
+		s.versions = append(s.versions, advertisedAs(a))
 	}
 	return apis
 }

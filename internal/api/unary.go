@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -68,6 +70,52 @@ func (r *reply) Encode(w *wire.Writer) error {
 		r.memory.replies.Put(r)
 	}
 	return nil
+}
+
+// laterReply is an answer that somebody else gives, now or later: the machine of a
+// group, or the controller. Both have deadlines of their own for everything that they
+// park.
+type laterReply struct {
+	wire   *wire.Request
+	memory *memory
+
+	mu     sync.Mutex
+	answer *reply
+	err    error
+	over   bool // Encoded: what is completed now comes too late.
+	done   atomic.Bool
+}
+
+// complete makes the answer ready; with an error there is none, and the connection
+// ends.
+func (r *laterReply) complete(resp kmsg.Response, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return
+	}
+	if r.err = err; err == nil {
+		r.answer = r.memory.encode(r.wire, resp)
+	}
+	r.done.Store(true)
+	r.wire.Wake()
+}
+
+// Done implements wire.Response.
+func (r *laterReply) Done() bool { return r.done.Load() }
+
+// Deadline implements wire.Response.
+func (r *laterReply) Deadline() time.Time { return time.Time{} }
+
+// Encode implements wire.Response.
+func (r *laterReply) Encode(w *wire.Writer) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = true
+	if r.answer == nil {
+		return r.err // Without one the connection died first: there is nobody to tell.
+	}
+	return r.answer.Encode(w)
 }
 
 // badRequest closes the connection: bytes that cannot be read cannot be

@@ -93,7 +93,8 @@ type Broker struct {
 	debug    *sideDoor
 	metrics  http.Handler
 	counts   counts
-	address  string // As advertised.
+	endpoint metadata.Endpoint // As advertised.
+	address  string            // The same as text.
 	wire     *wire.Server
 	reach    *doorbell
 	api      *api.Services
@@ -209,7 +210,8 @@ func (b *Broker) openParts() error {
 	b.openRequests()
 	b.control.Attach(b.quorum)
 	b.control.OnImage(b.follow)
-	return b.openReplication()
+	b.openReplication()
+	return nil
 }
 
 func (b *Broker) openWire() (err error) {
@@ -217,6 +219,7 @@ func (b *Broker) openWire() (err error) {
 	if err != nil {
 		return err
 	}
+	b.endpoint = metadata.Endpoint{Name: listenerName, Host: host, Port: port}
 	b.address = net.JoinHostPort(host, strconv.Itoa(int(port)))
 	b.reach.address = b.address
 	apis := b.api.Table()
@@ -295,10 +298,6 @@ func (b *Broker) boot(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	endpoints, err := b.endpoints()
-	if err != nil {
-		return err
-	}
 	meta := b.disk.Meta()
 	directory, err := kafka.ParseTopicID(meta.DirectoryID)
 	if err != nil {
@@ -306,7 +305,7 @@ func (b *Broker) boot(ctx context.Context) error {
 	}
 	b.lifecycle = b.control.NewLifecycle(controlplane.Registration{
 		ClusterID: meta.ClusterID, Rack: b.config.Rack, Directory: directory, Clean: b.disk.WasClean(),
-		Endpoints: endpoints,
+		Endpoints: b.endpoints(),
 	})
 	clusterID, err := b.lifecycle.Join(ctx)
 	if err != nil {

@@ -34,6 +34,7 @@ type Voter struct {
 // is alone.
 type cluster struct {
 	listener net.Listener
+	endpoint metadata.Endpoint // As the others are told.
 	self     quorum.Member
 	voters   map[kafka.BrokerID]string
 	raft     *peer.Raft
@@ -70,6 +71,7 @@ func (b *Broker) openCluster(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	c.endpoint = metadata.Endpoint{Name: metadata.ClusterListener, Host: host, Port: port}
 	c.self = quorum.Member{
 		ID: kafka.BrokerID(b.config.NodeID), Address: net.JoinHostPort(host, strconv.Itoa(int(port))),
 	}
@@ -140,10 +142,10 @@ func (b *Broker) reportDown(id kafka.BrokerID, err error) {
 }
 
 // openReplication makes what follows other brokers, and what answers them.
-func (b *Broker) openReplication() (err error) {
+func (b *Broker) openReplication() {
 	c := b.cluster
 	if c == nil {
-		return nil
+		return
 	}
 	c.raft.Attach(b.quorum)
 	c.fetcher = fetcher.New(fetcher.Options{
@@ -156,7 +158,6 @@ func (b *Broker) openReplication() (err error) {
 		MaxLag: func() time.Duration { return b.settings().ReplicaLagTimeMax }, Now: b.now, Logger: b.log,
 	})
 	b.applier.Moved, b.applier.Wants, b.applier.Eligible = c.fetcher.Follow, c.changes.Want, b.eligible
-	return nil
 }
 
 // share returns the connections for one more loop of each leader.
@@ -235,7 +236,6 @@ func (b *Broker) leave(ctx context.Context) {
 		return // It leads nothing yet.
 	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
-	defer cancel()
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
@@ -288,24 +288,12 @@ func (b *Broker) closeCluster() error {
 
 // endpoints are the addresses that this broker registers: where clients find it
 // first.
-func (b *Broker) endpoints() ([]metadata.Endpoint, error) {
-	host, port, err := advertised(b.config.Advertise, b.listener.Addr().String())
-	if err != nil {
-		return nil, err
-	}
-	all := []metadata.Endpoint{{Name: listenerName, Host: host, Port: port}}
+func (b *Broker) endpoints() []metadata.Endpoint {
+	all := []metadata.Endpoint{b.endpoint}
 	if b.cluster != nil {
-		host, text, err := net.SplitHostPort(b.cluster.self.Address)
-		if err != nil {
-			return nil, err
-		}
-		port, err := strconv.ParseInt(text, 10, 32)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, metadata.Endpoint{Name: metadata.ClusterListener, Host: host, Port: int32(port)})
+		all = append(all, b.cluster.endpoint)
 	}
-	return all, nil
+	return all
 }
 
 func (b *Broker) brokerEpoch() kafka.BrokerEpoch {
