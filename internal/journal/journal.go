@@ -53,7 +53,7 @@ type Options struct {
 	// FileSyncBytes is the number of bytes that one log may add to a round
 	// before its own files are synced instead of journaling a copy, by default
 	// 32 KiB. It holds while more than FileSyncRate bytes per second come in,
-	// by default 64 MB; else a log may add 32 times as much. The package
+	// by default 24 MiB; else a log may add 32 times as much. The package
 	// documentation says why.
 	FileSyncBytes, FileSyncRate int
 	// WithoutFiles makes the journal sync the logs' own files always and write
@@ -78,7 +78,7 @@ const (
 	defaultMaxFiles      = 8
 	defaultMinGap        = time.Millisecond
 	defaultFileSyncBytes = 32 << 10
-	defaultFileSyncRate  = 64 << 20
+	defaultFileSyncRate  = 24 << 20
 	// patience is how much more of a log is journaled while little comes in.
 	patience = 32
 )
