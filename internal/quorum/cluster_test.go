@@ -375,6 +375,38 @@ func TestFollowerFarBehindGetsSnapshot(t *testing.T) {
 	})
 }
 
+// A follower whose disk is full stands still, the others decide without it, and it goes on once there is room: by the
+// log if it is a little behind, by a snapshot if it is far.
+func TestFollowerWithAFullDisk(t *testing.T) {
+	for name, entries := range map[string]int{"log": 30, "snapshot": 200} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				c := startCluster(t, func(o *quorum.Options) {
+					o.SnapshotEntries, o.TrailingEntries, o.SegmentBytes = 60, 20, 8<<10
+				})
+				id, n := c.leader()
+				<-n.Ready()
+				mustAdd(t, n, "first")
+				c.agree()
+				full := (id + 1) % 3
+				c.disks[full].SetCapacity(0)
+				for i := range entries {
+					mustAdd(t, n, fmt.Sprint(i, strings.Repeat("x", 500)))
+				}
+				advance(5 * time.Second)
+				if got := len(c.machines[full].seen()); got > entries {
+					t.Errorf("%d entries on a full disk", got)
+				}
+				c.disks[full].SetCapacity(-1)
+				if got := c.agree(); len(got) != entries+1 {
+					t.Errorf("%d entries", len(got))
+				}
+				c.stop()
+			})
+		})
+	}
+}
+
 // Nodes lose power one after the other under load; nothing that was
 // acknowledged is lost and no two nodes ever differ.
 func TestPowerLossesLoseNothing(t *testing.T) {

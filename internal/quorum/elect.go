@@ -74,7 +74,7 @@ func (q *Quorum) hurry(missing uint64) {
 // takeTurn asks for votes, unless there is a leader or an election under way.
 func (q *Quorum) takeTurn() error {
 	status := q.node.BasicStatus()
-	if status.Lead != raft.None || q.haste.left == 0 {
+	if status.Lead != raft.None || q.haste.left == 0 || q.forgot {
 		q.haste.stop()
 		return nil
 	}
@@ -137,14 +137,15 @@ func (q *Quorum) joining() bool {
 	return q.opt.Transport != nil && !belongs(q.conf, raftID(q.opt.NodeID))
 }
 
-// mayVote reports whether a request for a vote may be answered. Who joins votes for
-// nobody before it holds a log, and who is founding for nobody that holds nothing
-// either before all are there.
+// mayVote reports whether a request for a vote may be answered. Who has lost entries
+// that it had acknowledged votes for nobody: they may be committed on the strength of
+// that. Who joins votes for nobody before it holds a log, and who is founding for
+// nobody that holds nothing either before all are there.
 func (q *Quorum) mayVote(m *raftpb.Message) bool {
 	if t := m.GetType(); t != raftpb.MsgVote && t != raftpb.MsgPreVote {
 		return true
 	}
-	if q.log.last().index == 0 {
+	if q.log.last().index == 0 || q.forgot {
 		return false
 	}
 	return m.GetIndex() > bootstrapID().index || !q.gated()
@@ -184,7 +185,7 @@ func (q *Quorum) tickOrGreet() {
 		q.opt.Transport.Greet(founding)
 	}
 	q.ticks++
-	if !q.gated() {
+	if !q.gated() && !q.forgot {
 		q.node.Tick()
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/strandline/strandline/internal/vfs"
 )
 
 // maxPerRound limits how much input one round takes before it saves.
@@ -71,7 +73,7 @@ func (q *Quorum) loop(ctx context.Context) error {
 		return err
 	}
 	for {
-		if err := q.round(); err != nil {
+		if err := q.round(ctx); err != nil {
 			return err
 		}
 		if err := q.wait(ctx); err != nil {
@@ -82,12 +84,12 @@ func (q *Quorum) loop(ctx context.Context) error {
 
 // round is the order of things: nothing is applied before it is saved, and what a
 // message promises is saved before it is sent.
-func (q *Quorum) round() error {
+func (q *Quorum) round(ctx context.Context) error {
 	for q.fulfil(); q.node.HasReady(); q.fulfil() {
 		rd := q.node.Ready()
 		q.follow()
 		promises := q.sendRest(rd.Messages)
-		if err := q.save(rd); err != nil {
+		if err := q.save(ctx, rd); err != nil {
 			return err
 		}
 		q.send(promises)
@@ -176,14 +178,15 @@ func (q *Quorum) follow() {
 
 // save makes durable what Raft must not forget. What is committed alone is not
 // worth a sync: a node learns it anew, and it goes out with the next frame.
-func (q *Quorum) save(rd raft.Ready) error {
+func (q *Quorum) save(ctx context.Context, rd raft.Ready) error {
 	q.unsavedBytes = 0
 	hs := q.wal.hard
 	if rd.HardState != nil {
 		hs = hardState{rd.GetTerm(), rd.GetVote(), rd.GetCommit()}
 	}
 	if !raft.IsEmptySnap(rd.Snapshot) {
-		if err := q.saveSnapshot(rd.Snapshot, hs); err != nil {
+		err := q.awaitingRoom(ctx, func() error { return q.saveSnapshot(rd.Snapshot, hs) })
+		if err != nil {
 			return err
 		}
 	}
@@ -191,13 +194,45 @@ func (q *Quorum) save(rd raft.Ready) error {
 		q.wal.hard = hs
 		return nil
 	}
-	if err := q.keepingAlive(func() error { return q.wal.save(hs, rd.Entries) }); err != nil {
+	err := q.awaitingRoom(ctx, func() error {
+		return q.keepingAlive(func() error { return q.wal.save(hs, rd.Entries) })
+	})
+	if err != nil {
 		return err
 	}
 	if err := q.log.put(rd.Entries); err != nil {
 		return fmt.Errorf("the library broke the order of the log: %w", err)
 	}
 	return nil
+}
+
+// fullPause is how long a full disk is left alone.
+const fullPause = 500 * time.Millisecond
+
+// awaitingRoom repeats a write while the disk is full. A leader refuses decisions that
+// it has no room for; who follows can't refuse what it is sent. It stands still until
+// there is room: the others decide without it, and what it has is served on.
+func (q *Quorum) awaitingRoom(ctx context.Context, write func() error) error {
+	for told := false; ; told = true {
+		err := write()
+		if !vfs.IsFull(err) || q.wal.failed != nil {
+			if told && err == nil {
+				q.opt.Logger.Info("there is room for the quorum log again", "node", q.opt.NodeID)
+			}
+			return err
+		}
+		if !told {
+			q.opt.Logger.Error("the disk is full: the metadata stands still on this node until space is freed",
+				"node", q.opt.NodeID, "error", err)
+		}
+		timer := time.NewTimer(fullPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
 }
 
 // saveSnapshot stores a leader's snapshot, then begins the log anew behind it.

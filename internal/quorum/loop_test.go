@@ -65,7 +65,7 @@ func TestNewcomerGetsSnapshotThatKnowsIt(t *testing.T) {
 	}
 	turn := func() {
 		t.Helper()
-		if err := q.round(); err != nil {
+		if err := q.round(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -190,6 +190,8 @@ type Quorum struct {
 	changing bool
 	noEnroll time.Time
 	contacts map[kafka.BrokerID]contact
+	// forgot says that this node lacks entries that it has acknowledged.
+	forgot bool
 	// resigning wait for this node to stop leading.
 	resigning []chan error
 	// decided are the calls of Do whose outcome hangs on entries on their way,

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.etcd.io/raft/v3"
@@ -55,6 +56,14 @@ func (q *Quorum) step(from Member, m *raftpb.Message) {
 		}
 		err = q.node.Step(m)
 	}
+	var forgotten *forgottenError
+	if errors.As(err, &forgotten) && !q.forgot && isVoter(q.conf, raftID(from.ID)) {
+		q.forgot = true
+		q.opt.Logger.Error("entries are missing here that this node has acknowledged: its data directory is older "+
+			"than what it had, a backup perhaps. It votes for nobody any more: remove it from the voters, and start it "+
+			"with an empty directory", "node", q.opt.NodeID, "leader", from.ID, "last", forgotten.last,
+			"acknowledged", forgotten.acknowledged)
+	}
 	if err != nil {
 		q.opt.Logger.Debug("quorum message dropped", "node", q.opt.NodeID, "from", from.ID, "error", err)
 		return
@@ -64,6 +73,14 @@ func (q *Quorum) step(from Member, m *raftpb.Message) {
 	}
 }
 
+// forgottenError says that the leader takes entries for held here that are not.
+type forgottenError struct{ acknowledged, last uint64 }
+
+// Error implements error.
+func (e *forgottenError) Error() string {
+	return fmt.Sprintf("it takes entry %d for held here, and the last is %d", e.acknowledged, e.last)
+}
+
 // plausible refuses what would break the library's assumptions: it takes for granted
 // that nobody loses a log.
 func (q *Quorum) plausible(m *raftpb.Message) error {
@@ -71,7 +88,7 @@ func (q *Quorum) plausible(m *raftpb.Message) error {
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
 		if m.GetCommit() > last {
-			return fmt.Errorf("it takes entry %d for held here, and the last is %d", m.GetCommit(), last)
+			return &forgottenError{m.GetCommit(), last}
 		}
 	case raftpb.MsgAppResp:
 		if !m.GetReject() && m.GetIndex() > last {

@@ -81,7 +81,7 @@ func (w *wal) reserve(n int64) error {
 }
 
 // save makes a frame durable. It does not return until it is synced; an error
-// is final.
+// is final, unless the disk is full: then the log is as before.
 func (w *wal) save(hs hardState, entries []*raftpb.Entry) error {
 	if w.failed != nil {
 		return w.failed
@@ -89,15 +89,13 @@ func (w *wal) save(hs hardState, entries []*raftpb.Entry) error {
 	size := frameBytes(entries)
 	if w.position+size > w.capacity {
 		if err := w.createSegment(w.last, size); err != nil {
-			w.failed = err
-			return err
+			return w.finalUnlessFull(err)
 		}
 	}
 	w.hard = hs
 	w.buf = appendFrame(w.buf[:0], w.salt, w.nextFrame, hs, entries)
 	if _, err := w.file.WriteAt(w.buf, w.position); err != nil {
-		w.failed = fmt.Errorf("write quorum log: %w", err)
-		return w.failed
+		return w.finalUnlessFull(fmt.Errorf("write quorum log: %w", err))
 	}
 	if err := w.file.Sync(); err != nil {
 		w.failed = fmt.Errorf("sync quorum log: %w", err)
@@ -112,6 +110,15 @@ func (w *wal) save(hs hardState, entries []*raftpb.Entry) error {
 		w.buf = nil
 	}
 	return nil
+}
+
+// finalUnlessFull makes an error final. What a full disk took of a frame was not synced,
+// and is written over.
+func (w *wal) finalUnlessFull(err error) error {
+	if w.failed == nil && !vfs.IsFull(err) {
+		w.failed = err
+	}
+	return err
 }
 
 // createSegment begins a new segment after base, with room for a frame of n
@@ -174,15 +181,14 @@ func (w *wal) nextSequence() uint64 {
 }
 
 // reset begins the log anew after a snapshot that does not continue it: all
-// entries so far are void. An error is final.
+// entries so far are void. An error is final, unless the disk is full.
 func (w *wal) reset(base entryID, hs hardState) error {
 	if w.failed != nil {
 		return w.failed
 	}
 	w.hard = hs
 	if err := w.createSegment(base, 0); err != nil {
-		w.failed = err
-		return err
+		return w.finalUnlessFull(err)
 	}
 	return w.prune(base.index)
 }
