@@ -22,6 +22,9 @@ type Options[M shard.Machine] struct {
 	CodeOf func(error) kafka.Code
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Elapsed is how long ago some moment was, on a clock that nobody sets; nil for
+	// the system's.
+	Elapsed func() time.Duration
 
 	// WriteTimeout is how long a reply waits for the high watermark before it is
 	// turned into a refusal; 0 means 5 s.
@@ -57,6 +60,10 @@ type Coordinator[M shard.Machine] struct {
 
 // New returns a coordinator without shards.
 func New[M shard.Machine](o Options[M]) *Coordinator[M] {
+	if o.Elapsed == nil {
+		begun := time.Now()
+		o.Elapsed = func() time.Duration { return time.Since(begun) }
+	}
 	if o.WriteTimeout == 0 {
 		o.WriteTimeout = defaultWriteTimeout
 	}
@@ -179,6 +186,8 @@ func (c *Coordinator[M]) Run(ctx context.Context) error {
 func (c *Coordinator[M]) serve(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	clock := wallClock{elapsed: c.o.Elapsed}
+	clock.start(c.o.Now())
 	for {
 		select {
 		case <-ctx.Done():
@@ -190,10 +199,15 @@ func (c *Coordinator[M]) serve(ctx context.Context) error {
 		// found below.
 		c.timerMs.Store(shard.NoDeadline)
 		next := shard.NoDeadline
-		nowMs := c.o.Now().UnixMilli()
+		now := c.o.Now()
+		by := clock.set(now)
+		if by != 0 {
+			c.o.Logger.Warn("the clock was set: sessions and time-outs go on as they were", "topic", c.o.Topic,
+				"by", time.Duration(by)*time.Millisecond)
+		}
 		for _, h := range *c.hosts.Load() {
 			if h != nil {
-				next = min(next, h.serve(nowMs))
+				next = min(next, h.serve(now.UnixMilli(), by != 0))
 			}
 		}
 		if next == shard.NoDeadline {

@@ -35,6 +35,7 @@ type host[M shard.Machine] struct {
 	mu      sync.Mutex
 	phase   phase
 	machine M // Once active.
+	clock   wallClock
 	fx      shard.Effects
 	writer  writer
 	parked  parked
@@ -45,7 +46,9 @@ type host[M shard.Machine] struct {
 }
 
 func newHost[M shard.Machine](c *Coordinator[M], number int32, p Partition) *host[M] {
-	h := &host[M]{c: c, number: number, partition: p, gone: make(chan struct{})}
+	h := &host[M]{
+		c: c, number: number, partition: p, gone: make(chan struct{}), clock: wallClock{elapsed: c.o.Elapsed},
+	}
 	h.deadlineMs.Store(shard.NoDeadline)
 	h.parked.dueMs = shard.NoDeadline
 	return h
@@ -68,6 +71,7 @@ func (h *host[M]) do(step func(m M, nowMs int64, fx *shard.Effects)) error {
 		return h.busy()
 	}
 	now := h.c.o.Now()
+	h.followClockLocked(now)
 	h.fx.Reset()
 	step(h.machine, now.UnixMilli(), &h.fx)
 	var scratch [4]shard.Reply
@@ -123,10 +127,11 @@ func (h *host[M]) busy() error {
 	}
 }
 
-// serve does what is due and returns the next deadline.
-func (h *host[M]) serve(nowMs int64) int64 {
+// serve does what is due and returns the next deadline. clockSet says that the
+// deadline that was published may be of another clock.
+func (h *host[M]) serve(nowMs int64, clockSet bool) int64 {
 	woken := h.woken.Swap(false)
-	if !woken && h.deadlineMs.Load() > nowMs {
+	if !woken && !clockSet && h.deadlineMs.Load() > nowMs {
 		return h.deadlineMs.Load()
 	}
 	h.mu.Lock()
@@ -137,6 +142,7 @@ func (h *host[M]) serve(nowMs int64) int64 {
 	if woken {
 		h.waiting = false
 	}
+	h.followClockLocked(h.c.o.Now())
 	var replies []shard.Reply
 	for range maxTicks {
 		now := h.c.o.Now()
@@ -355,6 +361,16 @@ func (p *parked) popLate(nowMs int64, dst []shard.Reply) []shard.Reply {
 		p.dueMs = p.replies[p.head].deadlineMs
 	}
 	return dst
+}
+
+// shift moves all deadlines along with a clock that was set.
+func (p *parked) shift(byMs int64) {
+	for i := p.head; i < len(p.replies); i++ {
+		p.replies[i].deadlineMs += byMs
+	}
+	if p.dueMs != shard.NoDeadline {
+		p.dueMs += byMs
+	}
 }
 
 func (p *parked) popWhile(isNext func(*parkedReply) bool, dst []shard.Reply) []shard.Reply {

@@ -110,8 +110,10 @@ func (h *host[M]) load(ctx context.Context) error {
 
 // activateLocked opens the host for requests.
 func (h *host[M]) activateLocked(machine M) {
+	now := h.c.o.Now()
+	h.clock.start(now)
 	h.machine = machine
-	h.machine.Loaded(h.c.o.Now().UnixMilli())
+	h.machine.Loaded(now.UnixMilli())
 	h.phase = active
 	for _, fn := range h.news {
 		fn(h.machine)

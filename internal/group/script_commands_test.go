@@ -44,6 +44,10 @@ func (w *world) run(a *args) error {
 		})
 	case "advance":
 		w.advance(mustDuration(a.d.CmdArgs[0].Key))
+	case "set-clock":
+		by := mustDuration(a.d.CmdArgs[0].Key).Milliseconds()
+		w.nowMs += by
+		w.shard.ClockSet(by)
 	case "reject":
 		w.reject = kafka.Code(a.num("code", int64(kafka.ErrCoordinatorNotAvailable)))
 	case "reload":

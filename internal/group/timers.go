@@ -94,3 +94,25 @@ func (g *group) nextDeadline() int64 {
 	}
 	return next
 }
+
+// ClockSet implements shard.Clocked: sessions and rebalances go on for as long as
+// they were to.
+func (s *Shard) ClockSet(byMs int64) {
+	move := func(atMs *int64) {
+		if *atMs != shard.NoDeadline {
+			*atMs += byMs
+		}
+	}
+	for _, g := range s.groups {
+		for _, m := range g.members {
+			move(&m.deadlineMs)
+		}
+		for id := range g.pending {
+			g.pending[id] += byMs
+		}
+		move(&g.rebalance.joinDeadlineMs)
+		move(&g.rebalance.syncDeadlineMs)
+		move(&g.timer.atMs) // All by the same: the queue keeps its order.
+	}
+	move(&s.cleanup.atMs)
+}

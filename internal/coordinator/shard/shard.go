@@ -142,3 +142,10 @@ type Machine interface {
 	// and adds one for every caller that the machine has parked.
 	Unloaded(fx *Effects, code kafka.Code)
 }
+
+// Clocked is a Machine whose deadlines are lengths of time from some moment on.
+type Clocked interface {
+	// ClockSet says that somebody set the clock by so much since the last call of any
+	// method: deadlines move along. What was written down stays.
+	ClockSet(byMs int64)
+}
