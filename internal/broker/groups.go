@@ -35,5 +35,5 @@ func (b *Broker) lost(p *partition.Partition) {
 
 // ensureOffsetsTopic creates __consumer_offsets on first use.
 func (b *Broker) ensureOffsetsTopic(ctx context.Context) error {
-	return groups.EnsureTopic(ctx, b.control, b.settings())
+	return groups.EnsureTopic(ctx, b.control, b.settings(), len(b.quorum.Status().Voters))
 }

@@ -250,7 +250,8 @@ func offsetsOptions() []Option {
 			Check:  between(1, 32767),
 			broker: func(b *Broker) any { return &b.OffsetsTopicReplicationLimit },
 			Doc: "The replicas of __consumer_offsets when it is created, or as many as there are " +
-				"brokers, where there are fewer.",
+				"brokers, where there are fewer. It is not created before as many brokers have " +
+				"registered as there are voters.",
 		},
 		{
 			Name: "offsets.topic.segment.bytes", Type: Int, Default: "104857600",

@@ -95,15 +95,29 @@ type Control interface {
 
 // EnsureTopic creates __consumer_offsets if it is not there, as the broker's
 // settings want it. Somebody else may create it at the same time.
-func EnsureTopic(ctx context.Context, control Control, b *config.Broker) error {
+//
+// A cluster whose brokers start together is asked for it before all of them have
+// registered, and what is committed must not hang on the first of them for ever. So
+// it is not created before as many are there as there are voters, if it is to have
+// so many replicas: at the first start all voters come anyway.
+func EnsureTopic(ctx context.Context, control Control, b *config.Broker, voters int) error {
 	image := control.Image()
 	if image.Topic(metadata.OffsetsTopic) != nil {
 		return nil
 	}
+	brokers := len(image.Brokers())
+	factor := min(int(b.OffsetsTopicReplicationLimit), max(brokers, voters))
+	if brokers < factor {
+		return &kafka.Error{
+			Code: kafka.ErrCoordinatorNotAvailable,
+			Message: fmt.Sprintf("%s is to have %d replicas, and %d of %d brokers have registered: it is created "+
+				"when the others have", metadata.OffsetsTopic, factor, brokers, voters),
+		}
+	}
 	segment, compact := strconv.Itoa(int(b.OffsetsTopicSegmentBytes)), "compact"
 	t := kmsg.NewCreateTopicsRequestTopic()
 	t.Topic, t.NumPartitions = metadata.OffsetsTopic, b.OffsetsTopicNumPartitions
-	t.ReplicationFactor = min(b.OffsetsTopicReplicationLimit, int16(len(image.Brokers())))
+	t.ReplicationFactor = int16(factor)
 	t.Configs = []kmsg.CreateTopicsRequestTopicConfig{
 		{Name: "cleanup.policy", Value: &compact}, {Name: "segment.bytes", Value: &segment},
 	}
