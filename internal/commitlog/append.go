@@ -29,6 +29,11 @@ func (l *Log) AppendAsLeader(bs []record.Batch, epoch kafka.LeaderEpoch, now tim
 		return info, err
 	}
 	cfg := &l.options.Load().Config
+	if size := sizeOf(bs); size > cfg.SegmentBytes {
+		err := &BatchTooLargeError{size, cfg.SegmentBytes}
+		l.reportRefused(err)
+		return AppendInfo{}, fmt.Errorf("append to %s at %d: %w", l.id, l.w.end.nextOffset, err)
+	}
 	info := AppendInfo{
 		BaseOffset: l.w.end.nextOffset, LogAppendTimeMs: -1, LogStartOffset: l.LogStartOffset(),
 	}
@@ -50,7 +55,8 @@ func (l *Log) AppendAsLeader(bs []record.Batch, epoch kafka.LeaderEpoch, now tim
 }
 
 // AppendAsFollower appends batches with the offsets and epochs that the leader
-// gave them. They must continue the log; only a compacted topic may leave gaps.
+// gave them. They must continue the log; only a compacted topic may leave gaps. After
+// an error some of them may have been appended: the log's end says which.
 func (l *Log) AppendAsFollower(bs []record.Batch) error {
 	if err := l.allowFollowersGap(bs); err != nil {
 		return err
@@ -71,10 +77,33 @@ func (l *Log) AppendAsFollower(bs []record.Batch) error {
 		}
 		next = b.LastOffset() + 1
 	}
-	if err := l.appendLocked(bs, cfg, time.Now().UnixMilli()); err != nil {
-		return fmt.Errorf("append to %s at %d: %w", l.id, bs[0].BaseOffset(), err)
+	for nowMs := time.Now().UnixMilli(); len(bs) > 0; {
+		n := fitting(bs, cfg.SegmentBytes)
+		if err := l.appendLocked(bs[:n], cfg, nowMs); err != nil {
+			return fmt.Errorf("append to %s at %d: %w", l.id, bs[0].BaseOffset(), err)
+		}
+		bs = bs[n:]
 	}
 	return nil
+}
+
+// fitting returns how many of the batches fit into one segment, and at least one:
+// a larger one was taken by the leader when segments were larger, and has a segment
+// to itself.
+func fitting(bs []record.Batch, segmentBytes int64) int {
+	n, size := 1, int64(bs[0].Size())
+	for n < len(bs) && size+int64(bs[n].Size()) <= segmentBytes {
+		size += int64(bs[n].Size())
+		n++
+	}
+	return n
+}
+
+func sizeOf(bs []record.Batch) (size int64) {
+	for _, b := range bs {
+		size += int64(b.Size())
+	}
+	return size
 }
 
 func (l *Log) prepareLocked(bs []record.Batch) error {
@@ -92,10 +121,8 @@ func (l *Log) prepareLocked(bs []record.Batch) error {
 
 // appendLocked writes stamped batches at the end of the log.
 func (l *Log) appendLocked(bs []record.Batch, cfg *Config, nowMs int64) error {
-	var size int64
-	maxTimestamp := int64(noTimestamp)
+	size, maxTimestamp := sizeOf(bs), int64(noTimestamp)
 	for _, b := range bs {
-		size += int64(b.Size())
 		maxTimestamp = max(maxTimestamp, b.MaxTimestamp())
 	}
 	lastOffset := bs[len(bs)-1].LastOffset()
@@ -298,9 +325,6 @@ func (w *writer) shouldRoll(cfg *Config, q rollQuestion) bool {
 }
 
 func (l *Log) maybeRollLocked(cfg *Config, q rollQuestion) error {
-	if q.sizeBytes > cfg.SegmentBytes {
-		return &BatchTooLargeError{q.sizeBytes, cfg.SegmentBytes}
-	}
 	if l.w.end.position == 0 {
 		l.w.rollBase = q.nowMs
 	}

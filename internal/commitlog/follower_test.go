@@ -3,6 +3,7 @@ package commitlog_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -62,6 +63,29 @@ func TestFollowerKeepsTheLeadersOffsets(t *testing.T) {
 	bad.Bytes()[len(bad.Bytes())-1] ^= 1
 	if err := l.AppendAsFollower([]record.Batch{bad}); err == nil || l.LogEndOffset() != 3 {
 		t.Errorf("a batch with a wrong CRC: %v, log end %d", err, l.LogEndOffset())
+	}
+}
+
+// What a leader sends at once may be more than a segment holds, and a batch may be larger than segments are now.
+func TestFollowerTakesMoreThanASegment(t *testing.T) {
+	_, l := followerLog(t, memfs.New(), &commitlog.JournalModel{}, false)
+	var bs []record.Batch
+	for i := range kafka.Offset(20) {
+		bs = append(bs, batchAt(t, i, 1))
+	}
+	large := makeBatch(t, 20, strings.Repeat("x", 1000))
+	large.Stamp(20, 1)
+	if err := l.AppendAsFollower(append(bs, large, batchAt(t, 21, 1))); err != nil {
+		t.Fatal(err)
+	}
+	checkOffsets(t, l, 0, 22)
+	if n := len(l.Segments()); n < 7 {
+		t.Errorf("%d segments", n)
+	}
+	large.Stamp(22, 1)
+	var tooLarge *commitlog.BatchTooLargeError
+	if _, err := l.AppendAsLeader([]record.Batch{large}, 2, time.Now()); !errors.As(err, &tooLarge) {
+		t.Errorf("a leader takes it: %v", err)
 	}
 }
 
