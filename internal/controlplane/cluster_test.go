@@ -528,3 +528,28 @@ func TestUnknownOutcomes(t *testing.T) {
 		}
 	})
 }
+
+// Nobody waits for a controller that hangs once there is another: what came of the request is not known, and whoever
+// asks again is answered.
+func TestAControllerThatHangsIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[1].hang()
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.nodes[3].plane.CreateTopics(t.Context(), createRequest("a"))
+			done <- err
+		}()
+		pass(time.Second)
+		begun := time.Now()
+		c.elect(2)
+		var refused *kafka.Error
+		if err := <-done; !errors.As(err, &refused) || refused.Code != kafka.ErrRequestTimedOut {
+			t.Errorf("asked of one that hangs: %v", err)
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("it was waited for %v after there was another", took)
+		}
+		c.nodes[3].replicated("a", 1)
+	})
+}

@@ -141,19 +141,23 @@ func (c *ControlPlane) pause(ctx context.Context, changed <-chan struct{}, d tim
 	return nil
 }
 
+// lastWord is for how long a node that leads no more is waited for that may have
+// decided a request: it may hang, and whoever asks had better ask again.
+const lastWord = 500 * time.Millisecond
+
 // there has a request decided by another node. Its error says whether the request
-// may have been decided. A request that is repeatable does not wait for a node that
-// leads no more.
+// may have been decided. A request does not wait for a node that leads no more, and
+// hardly if it is not repeatable.
 func there[Q kmsg.Request, R kmsg.Response](
 	ctx context.Context, c *ControlPlane, d decision[Q, R],
 	to kafka.BrokerID, changed <-chan struct{}, req Q,
 ) (resp R, sent bool, err error) {
-	asking := ctx
+	patience := lastWord
 	if d.repeatable {
-		var stop func()
-		asking, stop = until(ctx, changed)
-		defer stop()
+		patience = 0
 	}
+	asking, stop := until(ctx, changed, patience)
+	defer stop()
 	version := req.GetVersion()
 	answer, err := c.remote.Do(asking, to, req)
 	req.SetVersion(version)
@@ -181,17 +185,26 @@ func there[Q kmsg.Request, R kmsg.Response](
 	return resp, true, nil
 }
 
-// until returns a context that also ends when a channel is closed. stop must be
-// called, and waits for what it takes.
-func until(ctx context.Context, closed <-chan struct{}) (_ context.Context, stop func()) {
+// until returns a context that also ends a while after a channel is closed. stop must
+// be called, and waits for what it takes.
+func until(ctx context.Context, closed <-chan struct{}, while time.Duration) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
 		select {
 		case <-closed:
-			cancel()
 		case <-ctx.Done():
+			return
 		}
+		if while > 0 {
+			timer := time.NewTimer(while)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+		}
+		cancel()
 	})
 	return ctx, func() {
 		cancel()
