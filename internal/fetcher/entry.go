@@ -39,7 +39,7 @@ func (e *entry) isReady() bool { return !e.gone && e.notBefore.IsZero() }
 
 // putOff lets a partition back off: a little at first, then longer.
 func (l *loop) putOff(e *entry) {
-	e.backoff = min(max(2*e.backoff, firstBackoff), l.f.o.Settings().Backoff)
+	e.backoff = max(min(2*e.backoff, l.f.o.Settings().Backoff), firstBackoff)
 	e.notBefore = l.f.o.Now().Add(e.backoff)
 	e.p.InContact(e.epoch, nil)
 	l.off[e] = true

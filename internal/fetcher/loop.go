@@ -256,7 +256,7 @@ func (l *loop) take(ctx context.Context, c, next *call) {
 			"partitions", len(l.entries), "error", c.err)
 	}
 	l.broken = true
-	l.backoff = min(max(2*l.backoff, firstBackoff), l.f.o.Settings().Backoff, longestOutage)
+	l.backoff = max(min(2*l.backoff, l.f.o.Settings().Backoff, longestOutage), firstBackoff)
 	l.pause(ctx)
 }
 
