@@ -2,10 +2,12 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/strandline/strandline/internal/cleaner"
 	"github.com/strandline/strandline/internal/group"
+	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
 )
@@ -66,12 +68,21 @@ func (b *Broker) follow(_, image *metadata.Image, d metadata.Delta) {
 	}
 }
 
+// isReplica says whether the metadata gives a partition to a broker, whether it could be
+// opened there or not.
+func isReplica(image *metadata.Image, id kafka.TopicIDPartition, broker kafka.BrokerID) bool {
+	t := image.TopicByID(id.ID)
+	return t != nil && int(id.Partition) < len(t.Partitions) &&
+		slices.Contains(t.Partitions[id.Partition].Replicas, broker)
+}
+
 // settleStrays moves the files of partitions that the metadata does not know
 // out of the way, where an operator finds them: nothing is deleted because its
 // metadata is missing.
 func (b *Broker) settleStrays() {
+	image := b.control.Image()
 	for _, id := range b.disk.Logs() {
-		if b.partitions.GetByID(id.ID, id.Partition) != nil {
+		if b.partitions.GetByID(id.ID, id.Partition) != nil || isReplica(image, id, b.api.NodeID) {
 			continue
 		}
 		if err := b.disk.Quarantine(id); err != nil {

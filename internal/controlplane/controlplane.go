@@ -45,7 +45,9 @@ type ControlPlane struct {
 	watchers   []func(old, new *metadata.Image, d metadata.Delta)
 	ids        producerIDs
 
-	image  atomic.Pointer[metadata.Image]
+	image atomic.Pointer[metadata.Image]
+	// told is the last image that all watchers know; image may be ahead of it.
+	told   atomic.Pointer[metadata.Image]
 	broker atomic.Pointer[config.Broker]
 	// published rings when there is a new image and those who watch know it,
 	// elected when the quorum has another leader.
@@ -61,10 +63,8 @@ type ControlPlane struct {
 	// state is what decisions see: the image and all that is staged on it.
 	state  *controller.State
 	staged []staged
-	// watching says that the watchers are told of new images; shown is the last
-	// that they know.
+	// watching says that the watchers are told of new images.
 	watching bool
-	shown    *metadata.Image
 	// deleted are topics that went before anybody watched.
 	deleted []metadata.TopicChange
 }
@@ -100,7 +100,7 @@ func New(opt Options) (*ControlPlane, error) {
 		return nil, err
 	}
 	c.image.Store(empty)
-	c.shown = empty
+	c.told.Store(empty)
 	c.broker.Store(broker)
 	return c, c.resetState()
 }
@@ -231,11 +231,11 @@ func (c *ControlPlane) publish(image *metadata.Image, delta metadata.Delta) {
 
 // show tells the watchers of an image.
 func (c *ControlPlane) show(image *metadata.Image, delta metadata.Delta) {
-	old := c.shown
-	c.shown = image
+	old := c.told.Load()
 	for _, f := range c.watchers {
 		f(old, image, delta)
 	}
+	c.told.Store(image)
 }
 
 // watch begins to tell the watchers of images.
@@ -244,7 +244,7 @@ func (c *ControlPlane) watch() {
 		return
 	}
 	c.watching = true
-	delta := metadata.Diff(c.shown, c.image.Load())
+	delta := metadata.Diff(c.told.Load(), c.image.Load())
 	delta.Topics = append(c.deleted, delta.Topics...)
 	c.deleted = nil
 	c.show(c.image.Load(), delta)

@@ -150,6 +150,29 @@ func TestBoot(t *testing.T) {
 	}
 }
 
+// Who waits for an image goes on when its watchers know it: a broker that has joined looks for files of partitions that
+// nobody knows of, and they are those who know.
+func TestWaitingIsForTheWatchers(t *testing.T) {
+	plane, _ := newPlane(t, nil)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	has := func(image *metadata.Image) bool { return image.Topic("a") != nil }
+	seen := 0
+	plane.OnImage(func(_, image *metadata.Image, _ metadata.Delta) {
+		if has(image) {
+			seen++
+			if err := plane.Await(over, has); !has(plane.Image()) || err == nil {
+				t.Errorf("the wait ends while a watcher is being told: %v", err)
+			}
+		}
+	})
+	boot(t, plane, registration)
+	create(t, plane, "a")
+	if err := plane.Await(over, has); err != nil || seen != 1 {
+		t.Errorf("when the watcher knows it: %v, seen %d times", err, seen)
+	}
+}
+
 func TestBootRefusals(t *testing.T) {
 	plane, _ := newPlane(t, nil)
 	boot(t, plane, registration)

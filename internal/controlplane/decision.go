@@ -239,12 +239,12 @@ func (e *controllerError) Unwrap() []error {
 	return []error{&kafka.Error{Code: code, Message: e.Error()}, e.cause}
 }
 
-// await waits until the image, and those who watch it, have come to where f is
-// true.
+// await waits until those who watch the image know one of which f is true. The image
+// itself is there before they do.
 func (c *ControlPlane) await(ctx context.Context, f func(*metadata.Image) bool) error {
 	for {
 		next := c.published.wait()
-		if f(c.Image()) {
+		if f(c.told.Load()) {
 			return nil
 		}
 		select {
