@@ -63,8 +63,10 @@ func (c *Coordinator[M]) loadAll(ctx context.Context) error {
 			continue
 		}
 		if err := h.load(ctx); err != nil && !errors.Is(err, errGone) {
-			c.o.Logger.Error("loading failed, it will be tried again",
-				"topic", c.o.Topic, "partition", h.number, "error", err)
+			if _, moved := h.partition.HighWatermark(); moved == nil { // Else Lead or Resign follows.
+				c.o.Logger.Error("loading failed, it will be tried again",
+					"topic", c.o.Topic, "partition", h.number, "error", err)
+			}
 			if h.pause(ctx, loadRetry) {
 				c.enqueueLoad(h)
 			}

@@ -255,9 +255,10 @@ func (q *Quorum) contact(from Member) {
 // enrollPause is between attempts that fail, and after a member moved.
 const enrollPause = time.Second
 
-// enroll brings what the quorum knows of a node up to date.
+// enroll brings what the quorum knows of a node up to date. One that can't be reached
+// is none: anything may come over the wire.
 func (q *Quorum) enroll(m Member) {
-	if m.Directory == [16]byte{} || len(m.Address) > maxAddressBytes {
+	if m.Directory == [16]byte{} || m.Address == "" || len(m.Address) > maxAddressBytes {
 		return
 	}
 	switch known, _ := q.Member(m.ID); {
