@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3"
+	"go.etcd.io/raft/v3/confchange"
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/proto"
@@ -171,6 +172,42 @@ func changeOf(kind raftpb.ConfChangeType, m Member) *raftpb.ConfChangeV2 {
 		c.Context = appendMember(nil, m)
 	}
 	return c
+}
+
+// changeIn returns the change of members that an entry makes; nil for one that makes
+// none.
+func changeIn(e *raftpb.Entry) (raftpb.ConfChangeI, error) {
+	switch e.GetType() {
+	case raftpb.EntryNormal:
+		return nil, nil
+	case raftpb.EntryConfChange:
+		c := &raftpb.ConfChange{}
+		return c, proto.Unmarshal(e.GetData(), c)
+	case raftpb.EntryConfChangeV2:
+		c := &raftpb.ConfChangeV2{}
+		return c, proto.Unmarshal(e.GetData(), c)
+	}
+	return nil, fmt.Errorf("type %d is not known to this build", e.GetType())
+}
+
+// checkConf refuses a configuration for which the library would end the process.
+func checkConf(conf *raftpb.ConfState) error {
+	for _, ids := range [...][]uint64{
+		conf.GetVoters(), conf.GetLearners(), conf.GetVotersOutgoing(), conf.GetLearnersNext(),
+	} {
+		for _, id := range ids {
+			if id == raft.None || id > maxNode {
+				return fmt.Errorf("%d stands for no node", id)
+			}
+		}
+	}
+	restored := tracker.MakeProgressTracker(1, 0)
+	var err error
+	restored.Config, restored.Progress, err = confchange.Restore(confchange.Changer{Tracker: restored, LastIndex: 1}, conf)
+	if err != nil {
+		return err
+	}
+	return raftpb.EnsureConfState(conf).Equivalent(restored.ConfState())
 }
 
 // proposeChange puts a change into the log. The caller has seen that none is there.

@@ -24,8 +24,10 @@ type network struct {
 	mu    sync.Mutex
 	nodes map[kafka.BrokerID]*node
 	cut   map[kafka.BrokerID]bool // Nodes nobody hears or reaches.
-	snaps int                     // Snapshots sent.
-	mute  bool                    // Entries are lost, votes arrive.
+	// directories are those of nodes that have one: messages name whom they are for.
+	directories map[kafka.BrokerID][16]byte
+	snaps       int  // Snapshots sent.
+	mute        bool // Entries are lost, votes arrive.
 }
 
 // port is one node's transport: a queue and one sender, so that Send does not
@@ -33,6 +35,7 @@ type network struct {
 type port struct {
 	net   *network
 	from  kafka.BrokerID
+	self  quorum.Member
 	queue chan parcel
 }
 
@@ -92,7 +95,7 @@ func (p *port) greet(ctx context.Context, fresh bool) {
 	}
 	p.net.mu.Unlock()
 	for _, n := range reached {
-		_ = n.Greeted(ctx, quorum.Member{ID: p.from}, fresh)
+		_ = n.Greeted(ctx, p.self, fresh)
 	}
 }
 
@@ -103,13 +106,17 @@ func (p *port) deliver(ctx context.Context, m *raftpb.Message) {
 	reachable := n != nil && !p.net.cut[to] && !p.net.cut[p.from] &&
 		(!p.net.mute || m.GetType() != raftpb.MsgApp)
 	self := p.net.nodes[p.from]
+	if reachable && self != nil {
+		known, _ := self.Member(to)
+		reachable = known.Directory == [16]byte{} || known.Directory == p.net.directories[to]
+	}
 	if m.GetType() == raftpb.MsgSnap {
 		p.net.snaps++
 	}
 	p.net.mu.Unlock()
 	var err error
 	if reachable {
-		err = n.Receive(ctx, quorum.Member{ID: p.from}, m)
+		err = n.Receive(ctx, p.self, m)
 	}
 	if self == nil {
 		return
@@ -132,7 +139,10 @@ type cluster struct {
 
 func startCluster(t *testing.T, change func(*quorum.Options)) *cluster {
 	c := &cluster{
-		t: t, net: &network{nodes: map[kafka.BrokerID]*node{}, cut: map[kafka.BrokerID]bool{}},
+		t: t, net: &network{
+			nodes: map[kafka.BrokerID]*node{}, cut: map[kafka.BrokerID]bool{},
+			directories: map[kafka.BrokerID][16]byte{},
+		},
 		disks: map[kafka.BrokerID]*memfs.FS{}, machines: map[kafka.BrokerID]*stagedList{},
 		change: change,
 	}
@@ -155,11 +165,12 @@ func (c *cluster) start(id kafka.BrokerID) {
 	if c.change != nil {
 		c.change(&opt)
 	}
+	p.self = quorum.Member{ID: id, Directory: opt.Directory}
 	n := start(c.t, opt)
 	go p.run(c.t.Context())
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
-	c.net.nodes[id] = n
+	c.net.nodes[id], c.net.directories[id] = n, opt.Directory
 }
 
 // kill takes a node's power; what it had not synced is mostly gone.

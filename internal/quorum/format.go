@@ -19,7 +19,7 @@ import (
 //
 //	segment:  magic(8) version(4) preambleCRC(4) sequence(8) baseIndex(8)
 //	          baseTerm(8) firstFrame(8) node(8) salt(4) headerCRC(4) frames...
-//	frame:    length(4) CRC(4) sequence(8) payload(length) zeros to a multiple of 8
+//	frame:    length(4) CRC(4) sequence(8) payload(length) 0xff to a multiple of 8
 //	payload:  term(8) vote(8) commit(8) entryCount(4) entries...
 //	entry:    term(8) index(8) type(1) length(4) data(length)
 //
@@ -172,7 +172,10 @@ func appendFrame(dst []byte, salt uint32, sequence uint64, hs hardState, entries
 	frame := dst[start:]
 	le.PutUint32(frame, uint32(len(frame)-frameHeaderBytes))
 	le.PutUint32(frame[4:], frameChecksum(salt, frame))
-	return append(dst, make([]byte, alignUp(int64(len(frame)))-int64(len(frame)))...)
+	for len(dst[start:])%frameAlign != 0 {
+		dst = append(dst, paddingByte)
+	}
+	return dst
 }
 
 // frameChecksum covers everything but itself and the padding.
@@ -268,7 +271,7 @@ func parseSegment(path string, data []byte) (segmentContent, error) {
 		}
 		f, err := parsePayload(payload)
 		if err != nil {
-			return segmentContent{}, &CorruptionError{path, s.end, err.Error()}
+			return s, &CorruptionError{path, s.end, err.Error()}
 		}
 		s.frames = append(s.frames, f)
 		s.lastFrame = s.end
@@ -278,13 +281,18 @@ func parseSegment(path string, data []byte) (segmentContent, error) {
 	tail := data[min(s.end, int64(len(data))):]
 	s.torn = !isZero(tail)
 	if later, ok := findFrame(tail, h.salt, next); ok {
-		return segmentContent{}, &CorruptionError{
+		return s, &CorruptionError{
 			path, s.end,
 			fmt.Sprintf("no valid frame, but one follows at byte %d", s.end+int64(later)),
 		}
 	}
 	if len(s.frames) == 0 {
 		return segmentContent{}, errUnfinished
+	}
+	if isRotten(tail, s.end, next) {
+		return s, &CorruptionError{
+			path, s.end, fmt.Sprintf("frame %d was damaged after it had been written", next),
+		}
 	}
 	return s, nil
 }

@@ -343,29 +343,16 @@ func (q *Quorum) apply(rd raft.Ready) error {
 }
 
 func (q *Quorum) applyEntry(e *raftpb.Entry) error {
-	var change raftpb.ConfChangeI
-	switch e.GetType() {
-	case raftpb.EntryNormal:
-		if len(e.GetData()) == 0 {
-			return nil // A new leader's first entry.
-		}
-		return q.machine.Apply(e.GetIndex(), e.GetData())
-	case raftpb.EntryConfChange:
-		c := &raftpb.ConfChange{}
-		if err := proto.Unmarshal(e.GetData(), c); err != nil {
-			return err
-		}
-		change = c
-	case raftpb.EntryConfChangeV2:
-		c := &raftpb.ConfChangeV2{}
-		if err := proto.Unmarshal(e.GetData(), c); err != nil {
-			return err
-		}
-		change = c
-	default:
-		return fmt.Errorf("type %d is not known to this build", e.GetType())
+	change, err := changeIn(e)
+	switch {
+	case err != nil:
+		return err
+	case change != nil:
+		return q.applyChange(change)
+	case len(e.GetData()) == 0:
+		return nil // A new leader's first entry.
 	}
-	return q.applyChange(change)
+	return q.machine.Apply(e.GetIndex(), e.GetData())
 }
 
 func (q *Quorum) applySnapshot(s *raftpb.Snapshot) error {

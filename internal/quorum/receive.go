@@ -94,9 +94,31 @@ func (q *Quorum) plausible(m *raftpb.Message) error {
 		if !m.GetReject() && m.GetIndex() > last {
 			return fmt.Errorf("it acknowledges entry %d, and the last is %d", m.GetIndex(), last)
 		}
+	case raftpb.MsgApp:
+		return plausibleEntries(m)
 	case raftpb.MsgSnap:
-		_, _, err := unwrapState(m.GetSnapshot())
-		return err
+		if _, _, err := unwrapState(m.GetSnapshot()); err != nil {
+			return err
+		}
+		return checkConf(m.GetSnapshot().GetMetadata().GetConfState())
+	}
+	return nil
+}
+
+// plausibleEntries refuses entries that do not follow one another, and changes of
+// members that can't be read.
+func plausibleEntries(m *raftpb.Message) error {
+	before := entryID{m.GetIndex(), m.GetLogTerm()}
+	for _, e := range m.GetEntries() {
+		id := idOf(e)
+		if id.index != before.index+1 || id.index > maxIndex || id.term < before.term || id.term > m.GetTerm() {
+			return fmt.Errorf("entry %d of term %d follows entry %d of term %d in a message of term %d",
+				id.index, id.term, before.index, before.term, m.GetTerm())
+		}
+		if _, err := changeIn(e); err != nil {
+			return fmt.Errorf("entry %d: %w", id.index, err)
+		}
+		before = id
 	}
 	return nil
 }

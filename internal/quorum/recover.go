@@ -65,6 +65,9 @@ func recoverDir(opt Options) (recovered, error) {
 	if len(s.snapshots) == 0 {
 		return bootstrap(opt, s)
 	}
+	if err := checkConf(s.snapshot.conf); err != nil {
+		return recovered{}, &CorruptionError{snapshotName(s.snapshot.id.index), snapshotHeaderBytes, err.Error()}
+	}
 	r := recovered{snapshot: s.snapshot, log: &memoryLog{conf: s.snapshot.conf}}
 	hs, err := s.replay(r.log)
 	if err != nil {
@@ -79,30 +82,31 @@ func recoverDir(opt Options) (recovered, error) {
 	return r, nil
 }
 
-// scanDir lists and decodes a directory.
+// scanDir lists and decodes a directory. With an error it returns what it had read
+// before.
 func scanDir(fsys vfs.FS, dir string) (*scan, error) {
+	s := &scan{}
 	entries, err := fsys.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+		return s, err
 	}
-	s := &scan{}
 	var sequences []uint64
 	for _, e := range entries {
 		if n, ok := parseName(e.Name(), "snapshot-"); ok {
 			s.snapshots = append(s.snapshots, n)
 		} else if n, ok := parseName(e.Name(), "segment-"); ok {
 			sequences = append(sequences, n)
-		} else if e.Name() == snapshotTemp || e.Name() == stopTemp {
+		} else if e.Name() == snapshotTemp || e.Name() == stopTemp || e.Name() == identityTemp {
 			s.leftovers = append(s.leftovers, e.Name())
 		}
 	}
 	slices.Sort(s.snapshots)
 	slices.Sort(sequences)
 	if err := s.readSnapshots(fsys, dir); err != nil {
-		return nil, err
+		return s, err
 	}
 	if err := s.readSegments(fsys, dir, sequences); err != nil {
-		return nil, err
+		return s, err
 	}
 	return s, s.checkStop(fsys, dir)
 }
@@ -170,6 +174,9 @@ func (s *scan) readSegments(fsys vfs.FS, dir string, sequences []uint64) error {
 		case errors.Is(err, errUnfinished):
 			return &CorruptionError{name, 0, "no valid frame, in a segment that is not the last"}
 		case err != nil:
+			if len(content.frames) > 0 {
+				s.segments = append(s.segments, scannedSegment{sequence, name, data, content})
+			}
 			return err
 		}
 		if content.header.sequence != sequence {
@@ -348,6 +355,13 @@ func newWAL(opt Options) *wal {
 // last: without one the directory counts as empty, however far an earlier attempt got.
 func bootstrap(opt Options, s *scan) (recovered, error) {
 	founding := slices.Contains(opt.Voters, opt.NodeID)
+	if founding && opt.Transport != nil {
+		_, renewed, err := readIdentity(opt.FS, opt.Dir)
+		if err != nil {
+			return recovered{}, err
+		}
+		founding = !renewed // It was founded without the log that was given up.
+	}
 	if !founding && opt.Transport == nil {
 		return recovered{}, errors.New("the directory holds no log, and no voters are given to begin one")
 	}
@@ -386,10 +400,26 @@ func firstHardState() hardState {
 	return hardState{term: bootstrapID().term, commit: bootstrapID().index}
 }
 
-// clearAttempts removes what begins of a log left. A node that joins notes terms and
-// nothing else, for as long as it has not been sent the snapshot to begin with: it
-// votes for nobody, so they may be forgotten.
+// clearAttempts removes what begins of a log left.
 func (s *scan) clearAttempts(opt Options) error {
+	if err := s.checkAttempts(); err != nil {
+		return err
+	}
+	for _, seg := range s.segments {
+		s.leftovers = append(s.leftovers, segmentName(seg.sequence))
+	}
+	for _, name := range s.leftovers {
+		if err := opt.FS.Remove(path.Join(opt.Dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAttempts refuses segments that are more than a begin. A node that joins notes
+// terms and nothing else, for as long as it has not been sent the snapshot to begin
+// with: it votes for nobody, so they may be forgotten.
+func (s *scan) checkAttempts() error {
 	for _, seg := range s.segments {
 		for _, f := range seg.frames {
 			joining := f.hard.vote == 0 && f.hard.commit == 0
@@ -399,12 +429,6 @@ func (s *scan) clearAttempts(opt Options) error {
 					"the log has entries, but no snapshot is there",
 				}
 			}
-		}
-		s.leftovers = append(s.leftovers, segmentName(seg.sequence))
-	}
-	for _, name := range s.leftovers {
-		if err := opt.FS.Remove(path.Join(opt.Dir, name)); err != nil {
-			return err
 		}
 	}
 	return nil
