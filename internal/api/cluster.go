@@ -32,9 +32,7 @@ type ClusterTable struct {
 // NewClusterTable returns a table without rows. Services.Table must have been called
 // before.
 func (s *Services) NewClusterTable(d Decider) *ClusterTable {
-	m := newMemory(s.Broker().QueuedMaxRequestBytes)
-	m.errors = &s.errors
-	return &ClusterTable{services: s, decider: d, memory: m}
+	return &ClusterTable{services: s, decider: d, memory: s.others}
 }
 
 // decided are the requests that the active controller answers, with their first

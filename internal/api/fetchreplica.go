@@ -31,7 +31,7 @@ import (
 // ReplicaFetch returns the row of the table that answers followers' fetches, for a
 // listener that only brokers reach. Table must have been called before.
 func (s *Services) ReplicaFetch() wire.API {
-	h := newFetchAPI(s, newMemory(s.Broker().QueuedMaxRequestBytes))
+	h := newFetchAPI(s, s.others)
 	h.replicas = true
 	return wire.API{
 		Name: kmsg.Fetch.Name(), Key: kmsg.Fetch.Int16(), Min: firstReplicaFetch, Max: 18,

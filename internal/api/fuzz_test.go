@@ -61,29 +61,61 @@ func FuzzRequest(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, key, version int16, body []byte) {
-		req := kmsg.RequestForKey(key)
-		if req == nil || len(body) > 64<<10 {
+		if kmsg.RequestForKey(key) != nil && len(body) <= 64<<10 {
+			fuzzWorld(t).standBody(key, version, body)
+		}
+	})
+}
+
+// FuzzClusterRequest is FuzzRequest for the listener of the other brokers.
+func FuzzClusterRequest(f *testing.F) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for key, row := range (&api.Services{}).NewClusterTable(nil).Rows() {
+		for _, version := range slices.Compact([]int16{row.Min, row.Max}) {
+			req := kmsg.RequestForKey(key)
+			req.SetVersion(version)
+			f.Add(key, version, req.AppendTo(nil))
+			api.Fill(r, reflect.ValueOf(req).Elem())
+			req.SetVersion(version)
+			f.Add(key, version, req.AppendTo(nil))
+		}
+	}
+	f.Fuzz(func(t *testing.T, key, version int16, body []byte) {
+		if kmsg.RequestForKey(key) == nil || len(body) > 64<<10 {
 			return
 		}
-		req.SetVersion(version)
 		w := fuzzWorld(t)
-		c := w.connect()
-		frame := frameOf(&rawRequest{req, body}, 7)
-		start := time.Now()
-		bytes := allocated(func() {
-			if _, err := c.conn.Write(frame); err != nil {
-				t.Fatal(err)
+		clients := w.table
+		w.table = w.services.NewClusterTable(w.plane).Rows()
+		for key, row := range clients {
+			if _, ok := w.table[key]; !ok {
+				w.table[key] = row // To see that it is alive.
 			}
-			c.expectSane(req)
-		})
-		if most := int64(fuzzAllocated + fuzzAllocatedPerByte*len(body)); bytes > most {
-			t.Errorf("%s version %d: %d bytes were allocated for a body of %d", kmsg.NameForKey(key), version, bytes, len(body))
 		}
-		if d := time.Since(start); d > 5*time.Second {
-			t.Errorf("%s version %d took %s", kmsg.NameForKey(key), version, d)
-		}
-		w.alive()
+		w.standBody(key, version, body)
 	})
+}
+
+// standBody sends a request with arbitrary bytes for a body.
+func (w *world) standBody(key, version int16, body []byte) {
+	t, req := w.t, kmsg.RequestForKey(key)
+	req.SetVersion(version)
+	c := w.connect()
+	frame := frameOf(&rawRequest{req, body}, 7)
+	start := time.Now()
+	bytes := allocated(func() {
+		if _, err := c.conn.Write(frame); err != nil {
+			t.Fatal(err)
+		}
+		c.expectSane(req)
+	})
+	if most := int64(fuzzAllocated + fuzzAllocatedPerByte*len(body)); bytes > most {
+		t.Errorf("%s version %d: %d bytes were allocated for a body of %d", kmsg.NameForKey(key), version, bytes, len(body))
+	}
+	if d := time.Since(start); d > 5*time.Second {
+		t.Errorf("%s version %d took %s", kmsg.NameForKey(key), version, d)
+	}
+	w.alive()
 }
 
 // expectSane reads an answer that decodes, or the end of the connection. Some

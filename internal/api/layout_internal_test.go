@@ -57,7 +57,7 @@ func TestLayouts(t *testing.T) {
 	s := &Services{}
 	r := rand.New(rand.NewPCG(1, 2))
 	compiled := compileLayouts()
-	rows := s.rows(newMemory(1 << 20))
+	rows := s.rows(newMemory(1<<20, 1<<20))
 	for key, first := range decided() {
 		rows = append(rows, entry{key: key, min: first, max: kmsg.RequestForKey(key.Int16()).MaxVersion()})
 	}
@@ -146,7 +146,7 @@ type Row struct{ Key, Min, Max int16 }
 // Rows lists the table.
 func (s *Services) Rows() []Row {
 	var out []Row
-	for _, row := range s.rows(newMemory(1 << 20)) {
+	for _, row := range s.rows(newMemory(1<<20, 1<<20)) {
 		out = append(out, Row{row.key.Int16(), row.min, row.max})
 	}
 	return out

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/wire"
 )
 
@@ -43,22 +44,36 @@ func isWide(key kmsg.Key) bool {
 	return false
 }
 
-// memory is the budget for requests that are being answered.
+// memory is the budget for requests that are being answered: a part of a whole. One
+// request may take up all of the part, and be as large as the whole allows: then it is
+// alone.
 type memory struct {
-	bytes   int64
-	left    *semaphore.Weighted
-	layouts map[int16][]field
-	errors  *errorCounts // Of the answers that are encoded.
-	replies sync.Pool    // of *reply: their buffers are worth keeping.
+	part, whole int64
+	left        *semaphore.Weighted
+	layouts     map[int16][]field
+	errors      *errorCounts // Of the answers that are encoded.
+	replies     sync.Pool    // of *reply: their buffers are worth keeping.
 }
 
-func newMemory(bytes int64) *memory {
-	return &memory{bytes: bytes, left: semaphore.NewWeighted(bytes), layouts: compileLayouts()}
+func newMemory(part, whole int64) *memory {
+	return &memory{part: part, whole: whole, left: semaphore.NewWeighted(part), layouts: compileLayouts()}
+}
+
+// divideMemory makes the budgets of a broker's listeners. Where there are other
+// brokers, they and the clients have a part each, and neither waits for the other.
+func (s *Services) divideMemory() {
+	whole := s.Broker().QueuedMaxRequestBytes
+	clients, brokers := config.Divide(whole)
+	if s.Peers == nil {
+		clients = whole
+	}
+	s.memory, s.others = newMemory(clients, whole), newMemory(brokers, whole)
+	s.memory.errors, s.others.errors = &s.errors, &s.errors
 }
 
 // most is the largest request that is taken.
 func (m *memory) most() size {
-	return size{elements: int(m.bytes / answeredBytes), bytes: m.bytes}
+	return size{elements: int(m.whole / answeredBytes), bytes: m.whole}
 }
 
 // read decodes a request of bounded size when there is memory for it, and returns
@@ -80,7 +95,7 @@ func (m *memory) read(ctx context.Context, w *wire.Request, req kmsg.Request) (g
 	if isWide(kmsg.Key(w.Key)) {
 		share = max(share, wideBytes)
 	}
-	give, err = m.take(ctx, min(share, m.bytes))
+	give, err = m.take(ctx, min(share, m.part))
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,8 @@ type Services struct {
 	errors errorCounts
 
 	versions []kmsg.ApiVersionsResponseApiKey
-	memory   *memory
+	// memory is for requests of clients, others for those of brokers.
+	memory, others *memory
 }
 
 // Reach hears of requests: Asked of those for metadata, Came of those with

@@ -82,8 +82,7 @@ func advertisedAs(a wire.API) kmsg.ApiVersionsResponseApiKey {
 
 // Table returns what answers each request, by its key.
 func (s *Services) Table() map[int16]wire.API {
-	s.memory = newMemory(s.Broker().QueuedMaxRequestBytes)
-	s.memory.errors = &s.errors
+	s.divideMemory()
 	rows := s.rows(s.memory)
 	apis := make(map[int16]wire.API, len(rows))
 	for _, row := range rows {

@@ -94,7 +94,8 @@ func requestOptions() []Option {
 			Doc: "What all requests that are being worked on may take together; connections wait " +
 				"before they read more. The clients of one address may take half of it. A request " +
 				"that would take more when it is decoded, or has more than one element for each KiB, " +
-				"closes its connection. Kafka's default sets no limit.",
+				"closes its connection. A broker of a cluster keeps a quarter of it for the other brokers. " +
+				"Kafka's default sets no limit.",
 		},
 		{
 			Name: "queued.max.response.bytes", Type: Long, Default: "67108864",
@@ -102,7 +103,8 @@ func requestOptions() []Option {
 			broker: func(b *Broker) any { return &b.QueuedMaxResponseBytes },
 			Doc: "What all answers that were not sent yet may take together; requests wait before " +
 				"they are worked on. The clients of one address may take half of it, and those that " +
-				"do not take their answers are closed when others wait. Kafka has no such limit.",
+				"do not take their answers are closed when others wait. A broker of a cluster keeps a quarter of it " +
+				"for the other brokers. Kafka has no such limit.",
 		},
 		{
 			Name: "socket.send.buffer.bytes", Type: Int, Default: "-1", Check: atLeast(-1),
