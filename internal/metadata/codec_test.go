@@ -275,6 +275,10 @@ func FuzzDecodeRecords(f *testing.F) {
 		f.Add(metadata.AppendRecords(nil, r))
 	}
 	f.Add(metadata.AppendRecords(nil, samples()...))
+	full, _, err := new(metadata.Image).Apply(samples()[:7]...)
+	if err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		records, err := metadata.DecodeRecords(data)
 		if err != nil {
@@ -283,7 +287,19 @@ func FuzzDecodeRecords(f *testing.F) {
 		if again := metadata.AppendRecords(nil, records...); !bytes.Equal(again, data) {
 			t.Fatalf("records have two forms:\n%x\n%x", data, again)
 		}
-		_, _, _ = new(metadata.Image).Apply(records...)
+		for _, image := range []*metadata.Image{new(metadata.Image), full} {
+			before := image.AppendSnapshot(nil)
+			next, _, err := image.Apply(records...)
+			if !bytes.Equal(image.AppendSnapshot(nil), before) {
+				t.Fatal("an image has changed")
+			}
+			if err != nil {
+				continue
+			}
+			if _, err := metadata.DecodeSnapshot(next.AppendSnapshot(nil)); err != nil {
+				t.Fatalf("what the records make has no snapshot: %v", err)
+			}
+		}
 	})
 }
 
