@@ -19,6 +19,7 @@ import (
 	"sync"
 
 	"github.com/strandline/strandline/internal/broker"
+	"github.com/strandline/strandline/internal/certs"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
@@ -56,10 +57,23 @@ type Config struct {
 	// ClusterListener, if set, is listened on in the place of ClusterListen: so that
 	// ports of the kernel's choosing are known before brokers are told of them.
 	ClusterListener net.Listener
+	// TLS encrypts the listeners for Kafka clients and for HTTP; the zero value leaves
+	// them in plaintext. With a CA, clients must have a certificate of it.
+	TLS TLSFiles
+	// ClusterTLS encrypts what goes between brokers; all three files are needed, and all
+	// brokers have certificates of one CA.
+	ClusterTLS TLSFiles
 	// Settings are Kafka broker settings by name, such as num.partitions.
 	Settings map[string]string
 	// Logger takes the broker's log; nil discards it.
 	Logger *slog.Logger
+}
+
+// TLSFiles names files in PEM form: a certificate with those between it and its CA,
+// its private key, and the CA whose signature the other side must have. They are read
+// again when they change.
+type TLSFiles struct {
+	Cert, Key, CA string
 }
 
 // Voter is a broker that elects the controller of a cluster.
@@ -99,7 +113,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		HTTPListen: c.HTTPListen, DebugListen: c.DebugListen,
 		NodeID: max(c.NodeID, 1), Rack: c.Rack, Settings: c.Settings, Logger: logger,
 		ClusterListen: c.ClusterListen, ClusterAdvertise: c.ClusterAdvertise, Voters: c.voters(),
-		ClusterListener: c.ClusterListener,
+		ClusterListener: c.ClusterListener, TLS: certs.Files(c.TLS), ClusterTLS: certs.Files(c.ClusterTLS),
 	})
 	if err != nil {
 		return nil, errors.Join(err, closeFiles())

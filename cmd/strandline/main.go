@@ -43,6 +43,7 @@ func start(ctx context.Context, o cli.BrokerOptions) (cli.Broker, error) {
 		HTTPListen: o.HTTPListen, DebugListen: o.DebugListen,
 		NodeID: o.NodeID, Rack: o.Rack, Settings: o.Settings, Logger: o.Logger,
 		ClusterListen: o.ClusterListen, ClusterAdvertise: o.ClusterAdvertise, Voters: voters(o.Voters),
+		TLS: strandline.TLSFiles(o.TLS), ClusterTLS: strandline.TLSFiles(o.ClusterTLS),
 	})
 }
 

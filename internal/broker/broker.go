@@ -41,6 +41,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/strandline/strandline/internal/api"
+	"github.com/strandline/strandline/internal/certs"
 	"github.com/strandline/strandline/internal/cleaner"
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/config"
@@ -77,8 +78,10 @@ type Config struct {
 	ClusterListen, ClusterAdvertise string
 	Voters                          []Voter
 	ClusterListener                 net.Listener // In the place of ClusterListen; nil for none.
-	Settings                        map[string]string
-	Logger                          *slog.Logger
+	// TLS is for clients and HTTP, ClusterTLS for the other brokers; none for plaintext.
+	TLS, ClusterTLS certs.Files
+	Settings        map[string]string
+	Logger          *slog.Logger
 }
 
 // Broker is a broker. Its fields stand in the order in which a request meets
@@ -88,6 +91,7 @@ type Broker struct {
 	log      *slog.Logger
 	now      func() time.Time
 	listener net.Listener
+	tls      *certs.Source // Nil without TLS for clients.
 	http     *sideDoor
 	httpAPI  *httpapi.API
 	debug    *sideDoor
@@ -176,16 +180,19 @@ func (b *Broker) openQuorum() (err error) {
 
 func (b *Broker) openListeners(ctx context.Context) (err error) {
 	s := b.settings()
+	if b.tls, err = b.loadTLS(b.config.TLS, false); err != nil {
+		return fmt.Errorf("TLS for clients: %w", err)
+	}
 	network := netx.TCP{
 		SendBufferBytes: int(s.SocketSendBufferBytes), ReceiveBufferBytes: int(s.SocketReceiveBufferBytes),
 	}
 	if b.listener, err = network.Listen(ctx, b.config.Listen); err != nil {
 		return err
 	}
-	if b.http, err = openSideDoor(b.config.HTTPListen, nil, s, b.log); err != nil {
+	if b.http, err = openSideDoor(b.config.HTTPListen, nil, s, b.tls, b.log); err != nil {
 		return err
 	}
-	b.debug, err = openSideDoor(b.config.DebugListen, httpapi.Debug(), s, b.log)
+	b.debug, err = openSideDoor(b.config.DebugListen, httpapi.Debug(), s, nil, b.log)
 	return err
 }
 
@@ -219,14 +226,16 @@ func (b *Broker) openWire() (err error) {
 	if err != nil {
 		return err
 	}
-	b.endpoint = metadata.Endpoint{Name: listenerName, Host: host, Port: port}
+	listener := wire.Listener{Name: b.config.listenerName(), Listener: b.listener, TLS: server(b.tls)}
+	b.endpoint = metadata.Endpoint{Name: listener.Name, Host: host, Port: port}
 	b.address = net.JoinHostPort(host, strconv.Itoa(int(port)))
 	b.reach.address = b.address
 	apis := b.api.Table()
+	l, _ := divided(b.settings(), b.cluster != nil)
 	b.wire, err = wire.New(wire.Options{
-		Listeners: []wire.Listener{{Name: listenerName, Listener: b.listener}},
+		Listeners: []wire.Listener{listener},
 		APIs:      func(key int16) (wire.API, bool) { a, ok := apis[key]; return a, ok },
-		Limits:    limits(b.settings()), Logger: b.log,
+		Limits:    l, Logger: b.log,
 	})
 	return err
 }

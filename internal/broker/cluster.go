@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/strandline/strandline/internal/api"
+	"github.com/strandline/strandline/internal/certs"
 	"github.com/strandline/strandline/internal/controlplane"
 	"github.com/strandline/strandline/internal/fetcher"
 	"github.com/strandline/strandline/internal/insync"
@@ -46,6 +47,7 @@ type cluster struct {
 	fetcher           *fetcher.Fetcher
 	changes           *insync.Changes
 	options           peer.Options
+	tls               *certs.Source // Nil without TLS between brokers.
 
 	mu     sync.Mutex
 	shares []*peer.Pool // Of loops beside the first of a leader.
@@ -75,7 +77,10 @@ func (b *Broker) openCluster(ctx context.Context) error {
 	c.self = quorum.Member{
 		ID: kafka.BrokerID(b.config.NodeID), Address: net.JoinHostPort(host, strconv.Itoa(int(port))),
 	}
-	o := peer.Options{Network: netx.TCP{}, Logger: b.log}
+	if c.tls, err = b.loadTLS(b.config.ClusterTLS, true); err != nil {
+		return errors.Join(fmt.Errorf("TLS between brokers: %w", err), listener.Close())
+	}
+	o := peer.Options{Network: netx.TCP{}, TLS: client(c.tls), Logger: b.log}
 	c.options = o
 	c.requests, c.fetches = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
 	b.cluster = c
@@ -91,18 +96,14 @@ func (b *Broker) remote() controlplane.Remote {
 }
 
 // peerAddress returns where another broker's cluster listener is: as it registered,
-// or as this broker was told at its start.
+// else as the quorum finds it.
 func (b *Broker) peerAddress(id kafka.BrokerID) (string, bool) {
 	if other, ok := b.control.Image().Broker(id); ok {
 		if e, ok := other.Listener(metadata.ClusterListener); ok {
 			return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port))), true
 		}
 	}
-	if m, ok := b.quorum.Member(id); ok && m.Address != "" {
-		return m.Address, true
-	}
-	address, ok := b.cluster.voters[id]
-	return address, ok
+	return b.cluster.raft.Address(id)
 }
 
 // joinQuorum fills in what a quorum of several nodes needs.
@@ -116,16 +117,19 @@ func (b *Broker) joinQuorum(o *quorum.Options) error {
 	if err != nil {
 		return fmt.Errorf("directory id: %w", err)
 	}
-	c.self.Directory = directory
 	if len(c.voters) > 0 {
 		o.Voters = o.Voters[:0]
 		for id := range c.voters {
 			o.Voters = append(o.Voters, id)
 		}
 	}
+	o.Directory = directory
+	if c.self.Directory, err = quorum.Identify(*o, meta.ClusterID != ""); err != nil {
+		return err
+	}
 	c.raft = peer.NewRaft(peer.RaftOptions{
 		Self: c.self, ClusterID: meta.ClusterID, Voters: c.voters,
-		Conn: peer.Options{Network: netx.TCP{}, Logger: b.log}, OnDown: b.reportDown,
+		Conn: c.options, OnDown: b.reportDown,
 	})
 	o.Transport, o.Directory, o.Address = c.raft, c.self.Directory, c.self.Address
 	o.OnLeader = func(l quorum.Leadership) { b.control.LeaderChanged(l.Leader, l.Term) }
@@ -178,10 +182,9 @@ func (b *Broker) openClusterWire() (err error) {
 	}
 	c.table = b.api.NewClusterTable(b.control)
 	rows := c.table.Rows(c.raft.API())
-	l := limits(b.settings())
-	l.MaxRequestBytes = max(l.MaxRequestBytes, clusterRequestBytes)
+	_, l := divided(b.settings(), true)
 	c.wire, err = wire.New(wire.Options{
-		Listeners: []wire.Listener{{Name: metadata.ClusterListener, Listener: c.listener}},
+		Listeners: []wire.Listener{{Name: metadata.ClusterListener, Listener: c.listener, TLS: server(c.tls)}},
 		APIs:      func(key int16) (wire.API, bool) { a, ok := rows[key]; return a, ok },
 		Limits:    l, Logger: b.log,
 	})

@@ -18,9 +18,6 @@ import (
 	"github.com/strandline/strandline/internal/wire"
 )
 
-// listenerName is Kafka's name for a listener without TLS.
-const listenerName = "PLAINTEXT"
-
 // settled brings addresses and the data directory, which are flags, together
 // with Kafka's settings of the same meaning: a setting wins over the flag's
 // default, and DescribeConfigs shows what is in force.
@@ -49,12 +46,13 @@ func (c Config) settled() (Config, error) {
 		if err != nil {
 			return c, fmt.Errorf("%s: %w", name, err)
 		}
-		if len(all) != 1 || all[0].Name != listenerName {
-			return c, fmt.Errorf("%s is %q: this broker has one listener, %s://HOST:PORT", name, text, listenerName)
+		if len(all) != 1 || all[0].Name != c.listenerName() {
+			return c, fmt.Errorf("%s is %q: this broker has one listener, %s://HOST:PORT (%s:// with --tls-cert, "+
+				"%s:// without)", name, text, c.listenerName(), tlsName, plaintextName)
 		}
 		*address = net.JoinHostPort(all[0].Host, strconv.Itoa(int(all[0].Port)))
 	}
-	s["listeners"] = listenerName + "://" + c.Listen
+	s["listeners"] = c.listenerName() + "://" + c.Listen
 	c.Settings = s
 	return c, nil
 }
@@ -113,6 +111,18 @@ func groupSettings(b *config.Broker) group.Settings {
 	s.OffsetMetadataMax = int(b.OffsetMetadataMaxBytes)
 	s.OffsetsRetention, s.RetentionCheck = b.OffsetsRetention, b.OffsetsRetentionCheck
 	return s
+}
+
+// divided are the broker's settings for connections: those of clients, and those of
+// other brokers, which share the memory where there are any.
+func divided(b *config.Broker, clustered bool) (clients, brokers wire.Limits) {
+	clients, brokers = limits(b), limits(b)
+	brokers.MaxRequestBytes = max(brokers.MaxRequestBytes, clusterRequestBytes)
+	if clustered {
+		clients.MaxQueuedBytes, brokers.MaxQueuedBytes = config.Divide(b.QueuedMaxRequestBytes)
+		clients.MaxAnswerBytes, brokers.MaxAnswerBytes = config.Divide(b.QueuedMaxResponseBytes)
+	}
+	return clients, brokers
 }
 
 // limits are the broker's settings for connections.

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/strandline/strandline/internal/certs"
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/express"
 	"github.com/strandline/strandline/internal/httpapi"
@@ -23,18 +24,22 @@ import (
 // configured.
 type sideDoor struct {
 	listener *netx.Limited
+	opening  net.Listener    // The same, or TLS over it.
 	routes   []express.Route // What goes by the express lane.
 	server   *http.Server
 	log      *slog.Logger
-	lastLog  atomic.Int64 // When a refused connection was last logged, in nanoseconds.
+	// When a refused connection and a failed handshake were last logged, in nanoseconds.
+	lastLog, lastInsecure atomic.Int64
 	// conns are the goroutines that serve connections, and the requests on them: run
 	// waits for all of them.
 	conns sync.WaitGroup
 }
 
-// openSideDoor listens on address; the empty address is no door. The handler may
-// come later, before run.
-func openSideDoor(address string, h http.Handler, s *config.Broker, logger *slog.Logger) (*sideDoor, error) {
+// openSideDoor listens on address, with TLS if there is a source of certificates; the
+// empty address is no door. The handler may come later, before run.
+func openSideDoor(
+	address string, h http.Handler, s *config.Broker, source *certs.Source, logger *slog.Logger,
+) (*sideDoor, error) {
 	if address == "" {
 		return nil, nil
 	}
@@ -46,6 +51,10 @@ func openSideDoor(address string, h http.Handler, s *config.Broker, logger *slog
 	d.listener = netx.NewLimited(l, netx.Limits{
 		InAll: int(s.MaxConnections), ByAddress: int(s.MaxConnectionsPerIP), Refused: d.refused,
 	})
+	d.opening = d.listener
+	if source != nil {
+		d.opening = certs.Listen(d.listener, source.Server(), d.insecure)
+	}
 	d.server = &http.Server{
 		ReadHeaderTimeout: headTimeout, ReadTimeout: s.HTTPBodyTimeout,
 		WriteTimeout: 5 * time.Minute, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
@@ -61,12 +70,24 @@ const refusedLogInterval = 5 * time.Second
 // refused says that a connection was closed unread; a metric counts those that are
 // not said.
 func (d *sideDoor) refused(from net.Addr, limit netx.Limit, open int) {
-	now := time.Now().UnixNano()
-	last := d.lastLog.Load()
-	if now-last >= int64(refusedLogInterval) && d.lastLog.CompareAndSwap(last, now) {
+	if isTime(&d.lastLog) {
 		d.log.Warn("HTTP connection refused: as many are open as the limit allows",
 			"remote", from.String(), "limit", string(limit), "open", open)
 	}
+}
+
+// insecure says that a client of the listener failed to agree on TLS.
+func (d *sideDoor) insecure(from net.Addr, err error) {
+	if isTime(&d.lastInsecure) {
+		d.log.Warn("HTTPS connection closed: the TLS handshake failed",
+			"remote", from.String(), "reason", certs.Explain(err), "error", err)
+	}
+}
+
+// isTime reports whether the last line of a kind was long ago.
+func isTime(last *atomic.Int64) bool {
+	now, before := time.Now().UnixNano(), last.Load()
+	return now-before >= int64(refusedLogInterval) && last.CompareAndSwap(before, now)
 }
 
 // count keeps account of who serves connections. The server begins one before
@@ -107,7 +128,7 @@ func (d *sideDoor) run(ctx context.Context) error {
 		return nil
 	}
 	lane := express.New(express.Options{
-		Listener: d.listener, Routes: d.routes,
+		Listener: d.opening, Routes: d.routes,
 		IdleTimeout: idleTimeout, RequestTimeout: headTimeout, WriteTimeout: writeTimeout,
 	})
 	serving, ctx := errgroup.WithContext(ctx)

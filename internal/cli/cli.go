@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"io"
 	"time"
+
+	"github.com/strandline/strandline/internal/certs"
 )
 
 // Env is all that the command line touches of the world.
@@ -37,6 +40,7 @@ type app struct {
 	out   *output
 	flags globalFlags
 	dials *dialWatch
+	tls   *tls.Config // Nil for plaintext.
 	now   func() time.Time
 	// look finds out what stands at an address, also after an interrupt.
 	look func(address string) error
@@ -50,6 +54,8 @@ type globalFlags struct {
 	json    bool
 	color   string
 	verbose bool
+	tls     bool
+	files   certs.Files
 }
 
 // Run runs one command and returns the exit code. It prints everything that
@@ -59,7 +65,7 @@ func Run(ctx context.Context, env Env) int {
 	a.out = newOutput(env.Stdout, env.Stderr)
 	a.dials.warn = a.out.warn
 	a.look = func(address string) error {
-		_, err := probe(context.WithoutCancel(ctx), address)
+		_, err := a.probe(context.WithoutCancel(ctx), address)
 		return err
 	}
 	root := newRoot(a)

@@ -28,6 +28,9 @@ func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 		kgo.DisableClientMetrics(),
 		kgo.WithHooks(a.dials),
 	}, extra...)
+	if a.tls != nil {
+		opts = append(opts, kgo.DialTLSConfig(a.tls.Clone()))
+	}
 	if a.flags.verbose {
 		opts = append(opts, kgo.WithLogger(kgo.BasicLogger(a.env.Stderr, kgo.LogLevelDebug, nil)))
 	}

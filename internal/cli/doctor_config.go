@@ -40,6 +40,7 @@ func (d *doctor) checkConfig(ctx context.Context) {
 		d.checkListen("http-listen", s.broker.HTTPListen)
 	}
 	d.checkAdvertise(ctx, listen, advertise)
+	d.checkCertificates(s)
 	d.checkDataDir(s.broker.DataDir)
 	d.checkOwnLimit()
 	d.checkClock()

@@ -32,7 +32,7 @@ func (d *doctor) checkBootstrap(ctx context.Context) bool {
 			continue
 		}
 		began := time.Now()
-		if _, err := probe(ctx, address); err != nil {
+		if _, err := d.probe(ctx, address); err != nil {
 			d.say(statusProblem, "address", fmt.Sprintf("%s: %v", address, err), adviceForProbe(err))
 			continue
 		}
@@ -51,7 +51,7 @@ func adviceForProbe(err error) string {
 	case strings.Contains(text, "HTTP"):
 		return "Give the address of the Kafka listener (9092 unless set), not that of the HTTP listener."
 	case strings.Contains(text, "TLS"):
-		return "This listener wants TLS: give one without it."
+		return "This listener wants TLS: say --tls, or --tls-ca FILE with the CA of its certificate."
 	case strings.Contains(text, "in time"), strings.Contains(text, "no route"):
 		return "A firewall, a security group or a wrong address drops the packets."
 	case strings.Contains(text, "does not answer"):
@@ -94,7 +94,7 @@ func (d *doctor) checkAdvertised(ctx context.Context, m kadm.Metadata) {
 		if net.ParseIP(b.Host) == nil && !d.checkName(ctx, what, b.Host) {
 			continue
 		}
-		cluster, err := probe(ctx, address)
+		cluster, err := d.probe(ctx, address)
 		switch {
 		case err != nil:
 			d.say(statusProblem, "advertised", fmt.Sprintf("%s: %v", what, err),
@@ -151,8 +151,8 @@ func (d *doctor) checkNotes(ctx context.Context) {
 		d.sayUnasked()
 		return
 	}
-	address = strings.TrimSuffix(strings.TrimPrefix(address, "http://"), "/")
-	answer, err := askHTTP(ctx, "http://"+address+"/v1/doctor")
+	address = trimScheme(address)
+	answer, err := d.askNotes(ctx, address)
 	switch {
 	case err != nil && d.http != "":
 		d.say(statusProblem, "clients", fmt.Sprintf("no answer over HTTP from %s: %v", address, err),
@@ -201,15 +201,11 @@ func (d *doctor) sayUnasked() {
 		"Strandline knows, and tells over HTTP: --http HOST:PORT")
 }
 
-func askHTTP(ctx context.Context, url string) (brokerNotes, error) {
+func (a *app) askNotes(ctx context.Context, address string) (brokerNotes, error) {
 	var answer brokerNotes
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return answer, err
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := a.get(ctx, address, "/v1/doctor")
 	if err != nil {
 		return answer, fmt.Errorf("%s", dialReason(err))
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ const maxProbeAnswer = 16 << 20
 // probe asks the broker at an address which cluster it belongs to. It speaks the
 // protocol itself, because the client library hides what stands at the other end
 // when that is no broker.
-func probe(ctx context.Context, address string) (cluster string, err error) {
+func (a *app) probe(ctx context.Context, address string) (cluster string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var dialer net.Dialer
@@ -34,6 +35,15 @@ func probe(ctx context.Context, address string) (cluster string, err error) {
 	defer conn.Close() //nolint:errcheck // Nothing is left to lose.
 	if err := conn.SetDeadline(time.Now().Add(probePatience)); err != nil {
 		return "", err
+	}
+	if a.tls != nil {
+		config := a.tls.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(address)
+		secured := tls.Client(conn, config)
+		if err := secured.HandshakeContext(ctx); err != nil {
+			return "", errors.New(dialReason(err))
+		}
+		conn = secured
 	}
 	req := kmsg.NewPtrMetadataRequest()
 	req.Version = 5 // Old enough for every broker, and it names the cluster.

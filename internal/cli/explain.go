@@ -13,6 +13,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/strandline/strandline/internal/certs"
 )
 
 // explain turns any error of a command into one that says what to do.
@@ -106,12 +108,20 @@ func dialReason(err error) string {
 		return "no route to the host"
 	case errors.As(err, &header):
 		return "it does not speak TLS"
+	case isTLS(err):
+		return certs.Explain(err)
 	case errors.As(err, &eof), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "it closed the connection without an answer"
 	case isTimeout(err):
 		return "no answer in time"
 	}
 	return err.Error()
+}
+
+// isTLS reports whether certificates are what an error is about.
+func isTLS(err error) bool {
+	var verification *tls.CertificateVerificationError
+	return errors.As(err, &verification) || strings.Contains(err.Error(), "remote error: tls: ")
 }
 
 func isTimeout(err error) bool {

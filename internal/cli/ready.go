@@ -18,7 +18,7 @@ import (
 func (a *app) httpAddresses(given []string) ([]string, error) {
 	var addresses []string
 	for _, g := range given {
-		addresses = append(addresses, strings.TrimSuffix(strings.TrimPrefix(g, "http://"), "/"))
+		addresses = append(addresses, trimScheme(g))
 	}
 	if len(addresses) > 0 {
 		return addresses, nil
@@ -78,11 +78,7 @@ func (a *app) notReady(address string, err error) *failure {
 func (a *app) askReady(ctx context.Context, address string) error {
 	limited, cancel := context.WithTimeout(ctx, min(a.flags.timeout, probeTimeout))
 	defer cancel()
-	req, err := http.NewRequestWithContext(limited, http.MethodGet, "http://"+address+"/readyz", nil)
-	if err != nil {
-		return usagef("--http %s: %w", address, err)
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := a.get(limited, address, "/readyz")
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -58,6 +58,7 @@ func (a *app) addGlobalFlags(f *pflag.FlagSet) {
 	f.StringVar(&a.flags.color, "color", "auto", "`auto`, always or never; auto respects NO_COLOR")
 	f.BoolVarP(&a.flags.verbose, "verbose", "v", false,
 		"log what the client does to the standard error")
+	a.addTLSFlags(f)
 	markEnv(f)
 }
 
@@ -79,6 +80,9 @@ func (a *app) prepare(cmd *cobra.Command) error {
 	}
 	if a.flags.json {
 		a.flags.output = "json"
+	}
+	if err := a.prepareTLS(); err != nil {
+		return err
 	}
 	return a.out.configure(a.flags.output, a.flags.color, a.vars)
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/strandline/strandline/internal/certs"
 	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/quorum"
 	"github.com/strandline/strandline/internal/vfs"
 )
 
@@ -27,6 +29,8 @@ type BrokerOptions struct {
 	// that is alone; ClusterAdvertise is what they are told, "" for the same.
 	ClusterListen, ClusterAdvertise string
 	Voters                          []Voter
+	// TLS is for clients and HTTP, ClusterTLS for the other brokers; none for plaintext.
+	TLS, ClusterTLS certs.Files
 	// Settings are Kafka's broker settings by name.
 	Settings map[string]string
 	Logger   *slog.Logger
@@ -83,6 +87,7 @@ func (s *startFlags) register(f *pflag.FlagSet) {
 		"`address` for the other brokers of a cluster (default "+defaultCluster+" with --voters, else no such port)")
 	f.StringSliceVar(&s.voters, "voters", nil, "the brokers that elect a controller, `ID@HOST:PORT,...`, with "+
 		"their --cluster-listen addresses (default this broker alone)")
+	s.registerTLS(f)
 	f.StringVar(&s.broker.Rack, "rack", "", "`name` of where this broker stands (broker.rack)")
 	f.StringVarP(&s.configFile, "config", "c", "", "YAML `file` with these flags and with settings")
 	f.StringArrayVar(&s.sets, "set", nil, "a Kafka broker setting, `KEY=VALUE`; may be repeated")
@@ -158,6 +163,9 @@ func (s *startFlags) check() (*config.Broker, error) {
 	if err := s.joinCluster(); err != nil {
 		return nil, err
 	}
+	if err := s.checkTLS(); err != nil {
+		return nil, err
+	}
 	b, err := config.Sources{Static: s.broker.Settings}.Broker()
 	if err != nil {
 		return nil, usagef("%w",
@@ -189,6 +197,7 @@ func (s *start) startFailure(ctx context.Context, err error) error {
 	}
 	f := newFailure(exitFailed, "the broker did not start: %w", err)
 	text := err.Error()
+	var damage *quorum.CorruptionError
 	switch {
 	case strings.Contains(text, "address already in use"):
 		f.hint("Something else listens there, perhaps another strandline: use another --listen or " +
@@ -196,6 +205,9 @@ func (s *start) startFailure(ctx context.Context, err error) error {
 	case errors.Is(err, vfs.ErrLocked):
 		f.hint("Another strandline runs on %s: use that one, stop it, or give this one a --data-dir "+
 			"of its own.", s.broker.DataDir)
+	case errors.As(err, &damage):
+		f.hint("Nothing was changed. Put %s/metadata back from a copy: docs/operations/damage.md says what to do "+
+			"without one.", s.broker.DataDir)
 	case strings.Contains(text, "permission denied"):
 		f.hint("Choose a --data-dir and ports that this user may use.")
 	}
@@ -220,11 +232,14 @@ func (s *start) banner(b Broker, took time.Duration) {
 	}
 	s.out.printf("  Kafka clients  %s%s\n", p.cyan(b.Addr()), listening)
 	if addr := b.HTTPAddr(); addr != "" {
-		s.out.printf("  HTTP           %s\n", p.cyan("http://"+addr))
+		s.out.printf("  HTTP           %s\n", p.cyan(scheme(s.broker.TLS.Given())+addr))
 	}
 	brokers := ""
 	if b.Addr() != defaultBroker {
 		brokers = " -b " + b.Addr()
+	}
+	if s.broker.TLS.Given() {
+		brokers += " --tls"
 	}
 	s.out.printf("  Try            echo hello | strandline produce greetings%[1]s; strandline consume "+
 		"greetings%[1]s\n", brokers)

@@ -45,7 +45,7 @@ func seriesKey(name string, labels ...string) string {
 func (t *top) sample(ctx context.Context) (topSample, error) {
 	s := newTopSample(t.now())
 	for _, address := range t.addresses {
-		families, err := fetchMetrics(ctx, address)
+		families, err := t.fetchMetrics(ctx, address)
 		if ctx.Err() != nil {
 			return s, ctx.Err()
 		}
@@ -73,14 +73,10 @@ func (s *topSample) tidy() {
 	}
 }
 
-func fetchMetrics(ctx context.Context, address string) (map[string]*dto.MetricFamily, error) {
+func (a *app) fetchMetrics(ctx context.Context, address string) (map[string]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics?partitions=no", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := a.get(ctx, address, "/metrics?partitions=no")
 	if err != nil {
 		return nil, unwrapURL(err)
 	}

@@ -29,8 +29,12 @@ const (
 	noPools   = "there are no thread pools to size here; leave it out"
 	removed   = "Kafka 4 removed it, and so it is not here; leave it out"
 	voters    = "name the voters with --voters, and this node with --node-id"
-	noSecrets = "TLS, authentication and authorization are not available in this version"
-	noTxn     = "transactions are not available in this version"
+	noSecrets = "passwords and authorization are not available in this version; for certificates " +
+		"of clients see --tls-ca"
+	byTLSFlags = "TLS is set by flags: --tls-cert and --tls-key, and --tls-ca to let in only clients with a certificate: " +
+		"see docs/operations/tls.md"
+	byClusterTLS = "TLS is set by flags: --cluster-tls-cert, --cluster-tls-key and --cluster-tls-ca: see docs/operations/tls.md"
+	noTxn        = "transactions are not available in this version"
 )
 
 // notHere are options of Kafka's that people bring along, and why they are
@@ -47,8 +51,8 @@ var notHere = map[string]string{
 	"controller.quorum.bootstrap.servers": voters,
 	"controller.listener.names":           "set --cluster-listen",
 	"inter.broker.listener.name":          "set --cluster-listen",
-	"listener.security.protocol.map":      noSecrets,
-	"security.inter.broker.protocol":      noSecrets,
+	"listener.security.protocol.map":      byTLSFlags,
+	"security.inter.broker.protocol":      byClusterTLS,
 	"authorizer.class.name":               noSecrets,
 	"super.users":                         noSecrets,
 	"zookeeper.connect":                   "there is no ZooKeeper; leave it out",
@@ -72,7 +76,7 @@ var notHere = map[string]string{
 
 // notHerePrefixes are whole families of such options. It is constant.
 var notHerePrefixes = map[string]string{
-	"ssl.":                   noSecrets,
+	"ssl.":                   byTLSFlags,
 	"sasl.":                  noSecrets,
 	"listener.name.":         noSecrets,
 	"transaction.state.log.": noTxn,

@@ -13,6 +13,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/strandline/strandline/internal/certs"
 	"github.com/strandline/strandline/internal/netx"
 )
 
@@ -26,8 +27,9 @@ const (
 // defaults.
 type Options struct {
 	Network netx.Network
-	// TLS, if set, encrypts the connection.
-	TLS    *tls.Config
+	// TLS, if set, encrypts the connection. It is asked at each dial, since certificates
+	// are renewed; the name of the other side is added to what it returns.
+	TLS    func() *tls.Config
 	Logger *slog.Logger
 	// ClientID is what the connection calls itself in requests.
 	ClientID string
@@ -86,6 +88,7 @@ type Conn struct {
 	pause     time.Duration
 	hasten    chan struct{} // Closed to end a pause.
 	refused   bool          // What the last dial met with.
+	said      string        // What was last logged of dials.
 	closed    bool
 	onDown    func(err error)
 }
@@ -266,12 +269,34 @@ func (c *Conn) try(ctx context.Context, a *attempt, pause time.Duration, hasten 
 		l.fail(err)
 		l = nil
 	}
+	c.tell(err)
 	a.link, a.err = l, err
 	close(a.done)
 	if refused && c.onDown != nil {
 		c.onDown(err)
 	}
 }
+
+// tell logs what is wrong with the security of a connection, once: nothing of it mends
+// itself, and all that needs the connection says no more than that it is down.
+func (c *Conn) tell(err error) {
+	text := ""
+	if errors.Is(err, errTLS) || isCause(err, Rejected) || isCause(err, Garbled) {
+		text = err.Error()
+	}
+	c.mu.Lock()
+	news := text != c.said && (text != "" || err == nil)
+	if news {
+		c.said = text
+	}
+	c.mu.Unlock()
+	if news && text != "" {
+		c.opt.Logger.Warn("no connection to another broker", "error", err)
+	}
+}
+
+// errTLS is wrapped by what a handshake met with.
+var errTLS = errors.New("TLS handshake")
 
 func isCause(err error, cause Cause) bool {
 	var down *DownError
@@ -307,18 +332,18 @@ func (c *Conn) dial(ctx context.Context) (*link, error) {
 
 // encrypt puts TLS over a connection.
 func (c *Conn) encrypt(ctx context.Context, nc net.Conn, address string) (net.Conn, error) {
-	config := c.opt.TLS
-	if config.ServerName == "" {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, errors.Join(err, nc.Close())
-		}
-		config = config.Clone()
-		config.ServerName = host
+	config := c.opt.TLS()
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, errors.Join(err, nc.Close())
 	}
+	config.ServerName = host
 	secured := tls.Client(nc, config)
 	if err := secured.HandshakeContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("TLS handshake: %w", err), nc.Close())
+		if what := certs.Explain(err); what != "" {
+			err = fmt.Errorf("%s: %w", what, err)
+		}
+		return nil, errors.Join(fmt.Errorf("%w: %w", errTLS, err), nc.Close())
 	}
 	return secured, nil
 }

@@ -27,6 +27,8 @@ const (
 	Garbled
 	// Ended: this side closed the connection.
 	Ended
+	// Rejected: it does not take this side's certificate.
+	Rejected
 )
 
 // String says it in words.
@@ -46,6 +48,8 @@ func (c Cause) String() string {
 		return "it does not speak the protocol"
 	case Ended:
 		return "the connection was ended here"
+	case Rejected:
+		return "it refuses this side's certificate"
 	}
 	return fmt.Sprintf("cause %d", uint8(c))
 }

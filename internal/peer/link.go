@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,8 @@ const (
 	correlationBytes = 4
 	// correlationAt is where a request's frame has its id.
 	correlationAt = 8
+	// What a listener with TLS answers with, who is spoken to without.
+	tlsAlert, tlsMajor = 21, 3
 )
 
 // link is one connection while it lasts: a writer, a reader, and the requests that
@@ -274,6 +277,10 @@ func (l *link) readFrame(r *bufio.Reader) ([]byte, error) {
 	if _, err := io.ReadFull(r, length[:]); err != nil {
 		return nil, err
 	}
+	if length[0] == tlsAlert && length[1] == tlsMajor && l.conn.opt.TLS == nil {
+		return nil, &DownError{Address: l.address, Cause: Garbled, Err: errors.New(
+			"it speaks TLS and this broker does not: give all brokers --cluster-tls-cert, or none")}
+	}
 	n := int64(binary.BigEndian.Uint32(length[:]))
 	if n < correlationBytes || n > int64(l.conn.opt.MaxResponseBytes) {
 		return nil, &DownError{
@@ -322,8 +329,12 @@ func (l *link) broken(err error) error {
 	}
 	cause := Closed
 	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() {
+	switch {
+	case errors.As(err, &timeout) && timeout.Timeout():
 		cause = Silent
+	case l.conn.opt.TLS != nil && strings.Contains(err.Error(), "remote error: tls: "):
+		// With TLS 1.3 the side that dials learns so after its handshake.
+		cause = Rejected
 	}
 	return &DownError{Address: l.address, Cause: cause, Err: err}
 }

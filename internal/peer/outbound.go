@@ -51,7 +51,7 @@ type outbound struct {
 }
 
 func newOutbound(r *Raft, id kafka.BrokerID) *outbound {
-	address := func() (string, bool) { return r.address(id) }
+	address := func() (string, bool) { return r.Address(id) }
 	return &outbound{
 		raft: r, id: id, wake: make(chan struct{}, 1),
 		conn: Dial(address, r.opt.Conn), snapshots: Dial(address, r.opt.Conn),

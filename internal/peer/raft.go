@@ -187,9 +187,9 @@ func (r *Raft) to(id kafka.BrokerID) *outbound {
 	return o
 }
 
-// address is where a node listens: where it says so itself, else where the quorum
+// Address returns where a node listens: where it says so itself, else where the quorum
 // knows it, else where this node was told to look.
-func (r *Raft) address(id kafka.BrokerID) (string, bool) {
+func (r *Raft) Address(id kafka.BrokerID) (string, bool) {
 	r.mu.Lock()
 	heard, q := r.heard[id], r.quorum
 	r.mu.Unlock()

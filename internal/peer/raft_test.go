@@ -65,7 +65,7 @@ func TestReceiveChecksWhoIsMeant(t *testing.T) {
 			t.Errorf("%s: %v, given %+v", name, err, q)
 		}
 	}
-	if address, ok := r.address(3); !ok || address != "host:9093" {
+	if address, ok := r.Address(3); !ok || address != "host:9093" {
 		t.Errorf("node 3 is at %q", address)
 	}
 }

@@ -43,7 +43,7 @@ func (r *Raft) answer(greeting bool) *raftResponse {
 		return answer
 	}
 	if leader := q.Status().Leader; leader != kafka.NoBroker && leader != r.opt.Self.ID {
-		if address, ok := r.address(leader); ok {
+		if address, ok := r.Address(leader); ok {
 			answer.leader, answer.address = leader, address
 		}
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -25,6 +23,7 @@ type Conn struct {
 	id       uint64
 	net      net.Conn // What is read and written: socket itself, or TLS over it.
 	socket   net.Conn
+	turns    *turns // What TLS reads and writes; nil without.
 	// raw is the socket, or nil where there is none to use directly.
 	raw  syscall.RawConn
 	in   reader
@@ -85,7 +84,8 @@ func newConn(s *Server, l *Listener, nc net.Conn) *Conn {
 		quit: make(chan struct{}),
 	}
 	if l.TLS != nil {
-		c.net = tls.Server(nc, l.TLS)
+		c.turns = &turns{Conn: nc, slots: s.handshakes}
+		c.net = tls.Server(c.turns, l.TLS)
 	}
 	c.in.conn, c.out.conn = c, c
 	c.out.init()
@@ -124,24 +124,6 @@ func (c *Conn) serve(ctx context.Context) {
 	c.in.close()
 	_ = c.socket.Close()
 	c.server.connClosed(c, reason, err)
-}
-
-// handshake completes TLS, if the listener wants it. At most a few run at once,
-// since they cost a stranger less than us.
-func (c *Conn) handshake(ctx context.Context) error {
-	if c.listener.TLS == nil {
-		return nil
-	}
-	select {
-	case c.server.handshakes <- struct{}{}:
-		defer func() { <-c.server.handshakes }()
-	case <-c.quit:
-		return io.EOF
-	}
-	if err := c.net.(*tls.Conn).HandshakeContext(ctx); err != nil {
-		return &closeError{ClosedHandshake, fmt.Errorf("TLS handshake: %w", err)}
-	}
-	return nil
 }
 
 // kill ends the connection from any goroutine: what waits on the socket or for

@@ -107,7 +107,8 @@ func appendResponseHeader(dst []byte, correlationID int32, flexible bool) []byte
 func foreignProtocol(first []byte) string {
 	if len(first) >= 3 && first[0] == 0x16 && first[1] == 3 && first[2] <= 4 {
 		return "a TLS handshake on a listener without TLS: " +
-			"set security.protocol=PLAINTEXT in the client, or connect to a TLS listener"
+			"set security.protocol=PLAINTEXT in the client, or connect to a TLS listener " +
+			"(between brokers: give all of them --cluster-tls-cert, or none)"
 	}
 	if len(first) < 4 {
 		return ""

@@ -27,7 +27,7 @@ type Server struct {
 	answers budget    // Of what answers hold that were not sent.
 	writers sync.Pool // of *Writer
 	log     closeLog
-	// handshakes has a slot for each TLS handshake that may run at once.
+	// handshakes has a slot for each TLS handshake that may be worked on at once.
 	handshakes chan struct{}
 
 	// times is indexed by the key of a request.
@@ -79,7 +79,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		options: o, started: time.Now(),
 		log:        closeLog{logger: o.Logger},
-		handshakes: make(chan struct{}, 4*runtime.GOMAXPROCS(0)),
+		handshakes: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)),
 		conns:      map[*Conn]struct{}{},
 		clients:    map[netip.Addr]*client{},
 	}

@@ -1,0 +1,65 @@
+package certs
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+)
+
+// Listen puts TLS over a listener. Connections shake hands when they are first read or
+// written, within the deadlines that are set on them, so that nobody's slowness keeps
+// others waiting. failed is told of a handshake that failed.
+func Listen(l net.Listener, config *tls.Config, failed func(from net.Addr, err error)) net.Listener {
+	return &listener{l, config, failed}
+}
+
+type listener struct {
+	net.Listener
+	config *tls.Config
+	failed func(from net.Addr, err error)
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &conn{Conn: tls.Server(nc, l.config), failed: l.failed}, nil
+}
+
+// conn is a connection that tells of a handshake that fails.
+type conn struct {
+	*tls.Conn
+	failed func(from net.Addr, err error)
+	once   sync.Once
+}
+
+// Read implements net.Conn.
+func (c *conn) Read(p []byte) (int, error) {
+	c.once.Do(func() {
+		err := c.Handshake()
+		if err == nil {
+			return
+		}
+		var header tls.RecordHeaderError
+		if errors.As(err, &header) && header.Conn != nil && isHTTP(header.RecordHeader) {
+			// It would wait for an answer that it understands.
+			_, _ = io.WriteString(header.Conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n"+
+				"Content-Type: text/plain\r\n\r\nThis is an HTTPS listener: use https://\n")
+		}
+		c.failed(c.RemoteAddr(), err)
+	})
+	return c.Conn.Read(p)
+}
+
+// isHTTP reports whether a request begins so.
+func isHTTP(begin [5]byte) bool {
+	switch string(begin[:4]) {
+	case "GET ", "HEAD", "POST", "PUT ", "OPTI", "DELE", "PATC":
+		return true
+	}
+	return false
+}
