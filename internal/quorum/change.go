@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -192,6 +193,9 @@ func changeIn(e *raftpb.Entry) (raftpb.ConfChangeI, error) {
 
 // checkConf refuses a configuration for which the library would end the process.
 func checkConf(conf *raftpb.ConfState) error {
+	if conf == nil {
+		return errors.New("no configuration")
+	}
 	for _, ids := range [...][]uint64{
 		conf.GetVoters(), conf.GetLearners(), conf.GetVotersOutgoing(), conf.GetLearnersNext(),
 	} {

@@ -82,7 +82,7 @@ func (e *forgottenError) Error() string {
 }
 
 // plausible refuses what would break the library's assumptions: it takes for granted
-// that nobody loses a log.
+// that nobody loses a log, and that all it hears is what it says itself.
 func (q *Quorum) plausible(m *raftpb.Message) error {
 	last := q.log.last().index
 	switch m.GetType() {
@@ -101,6 +101,13 @@ func (q *Quorum) plausible(m *raftpb.Message) error {
 			return err
 		}
 		return checkConf(m.GetSnapshot().GetMetadata().GetConfState())
+	case raftpb.MsgHeartbeatResp:
+		if len(m.GetContext()) > 0 {
+			return errors.New("it answers a question that nobody here asks")
+		}
+	case raftpb.MsgVote, raftpb.MsgVoteResp, raftpb.MsgPreVote, raftpb.MsgPreVoteResp, raftpb.MsgTimeoutNow:
+	default:
+		return fmt.Errorf("nobody here says %s", m.GetType())
 	}
 	return nil
 }
