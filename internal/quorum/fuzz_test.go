@@ -75,7 +75,7 @@ func FuzzReceive(f *testing.F) {
 				continue
 			}
 			b.receive(<-b.inbox)
-			if err := b.round(); err != nil {
+			if err := b.round(t.Context()); err != nil {
 				t.Fatalf("%v ended it: %v", m, err)
 			}
 			if s := b.Status(); s.CommitIndex > s.LastIndex || s.AppliedIndex > s.CommitIndex {
