@@ -55,8 +55,10 @@ func (l *Log) AppendAsLeader(bs []record.Batch, epoch kafka.LeaderEpoch, now tim
 }
 
 // AppendAsFollower appends batches with the offsets and epochs that the leader
-// gave them. They must continue the log; only a compacted topic may leave gaps. After
-// an error some of them may have been appended: the log's end says which.
+// gave them. They must continue the log, but may leave gaps: the leader's log has them
+// where it was compacted, now or before its policy changed, and the leader itself answers
+// for offsets that continue one another where it was not. After an error some of them
+// may have been appended: the log's end says which.
 func (l *Log) AppendAsFollower(bs []record.Batch) error {
 	if err := l.allowFollowersGap(bs); err != nil {
 		return err
@@ -69,7 +71,7 @@ func (l *Log) AppendAsFollower(bs []record.Batch) error {
 	cfg := &l.options.Load().Config
 	next := l.w.end.nextOffset
 	for _, b := range bs {
-		if base := b.BaseOffset(); base < next || base > next && !cfg.Compact {
+		if base := b.BaseOffset(); base < next {
 			return &UnexpectedOffsetError{BaseOffset: base, LogEndOffset: next}
 		}
 		if err := b.CheckCRC(); err != nil {

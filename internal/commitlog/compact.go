@@ -153,7 +153,7 @@ func (l *Log) Batches(from, upTo kafka.Offset, fn func(record.Batch) error) erro
 			err = errors.Join(err, q.survey(l)) // The next attempt knows.
 		}
 		q.segment.release()
-		if err != nil && q.segment.deleted.Load() {
+		if err != nil && (q.segment.deleted.Load() || l.wasCut(&q)) {
 			return ErrBusy // Deleted before we could read it.
 		}
 		if err != nil {

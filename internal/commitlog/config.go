@@ -60,6 +60,11 @@ type Options struct {
 	OnDurable func(end kafka.Offset)
 	// OnFailed is called once, without locks, when the log went offline.
 	OnFailed func(error)
+	// OnDamaged is called, again and again, when stored bytes are found not to be what
+	// was written. The caller may hold locks of its own around a read that finds it, so
+	// it must neither block nor take any. What was found before the log was opened
+	// Damaged tells.
+	OnDamaged func(error)
 }
 
 // AppendInfo tells where an append went.

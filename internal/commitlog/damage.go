@@ -196,13 +196,26 @@ func (q *segmentRead) survey(l *Log) error {
 		at = d.to
 		check.due, check.odd = at.nextOffset, -1
 	}
+	if !s.noteDamages(l, q, damages) {
+		return q.segment.suspect(0, "the log was truncated while its segment was looked at")
+	}
 	s.verifyAllBut(damages, min(q.whole.position, s.trustedFrom.Load()))
-	s.damages.Store(&damages)
 	s.indexed.Store(s.indexed.Load() && len(damages) == 0 || q.ring != nil) // Made again around the damage.
 	for i := range damages[:min(len(damages), maxReported)] {
 		l.reportCorrupt(damages[i].corruption(s))
 	}
 	return nil
+}
+
+// noteDamages notes what a survey found, unless the log was cut meanwhile.
+func (s *segment) noteDamages(l *Log, q *segmentRead, damages []damage) bool {
+	s.damagesMu.Lock()
+	defer s.damagesMu.Unlock()
+	if l.wasCut(q) {
+		return false
+	}
+	s.damages.Store(&damages)
+	return true
 }
 
 // verifyAllBut notes that the rest was found good.

@@ -51,7 +51,7 @@ func (l *Log) noteGapLocked(base kafka.Offset) {
 func (l *Log) allowFollowersGap(bs []record.Batch) error {
 	due := l.LogEndOffset()
 	for _, b := range bs {
-		if base := b.BaseOffset(); base > due && l.options.Load().Config.Compact {
+		if base := b.BaseOffset(); base > due {
 			return l.allowGaps(base)
 		}
 		due = b.LastOffset() + 1

@@ -98,6 +98,9 @@ type Log struct {
 	failure    atomic.Pointer[failure]
 	broken     atomic.Bool // Failed, and not yet reported.
 	gone       atomic.Bool // Closed: there are no segments any more.
+	damaged    atomic.Pointer[failure]
+	// cuts counts the beginnings and the ends of truncations: odd while one is under way.
+	cuts atomic.Uint64
 	// unflushedSince is when the oldest append that nobody asked to sync was
 	// made, in milliseconds; zero if there is none.
 	unflushedSince atomic.Int64

@@ -45,6 +45,8 @@ func (l *Log) Read(from kafka.Offset, maxBytes int, upTo kafka.Offset, minOneBat
 		switch {
 		case err != nil && q.segment.deleted.Load():
 			continue // Deleted while we looked; the log start has moved.
+		case err != nil && l.wasCut(&q):
+			return Chunk{nextOffset: from}, nil // What was looked at is gone.
 		case err != nil && l.corruption.Load() != nil:
 			return Chunk{}, l.corruption.Load()
 		case err != nil:
@@ -72,11 +74,20 @@ type segmentRead struct {
 	blind       bool  // A survey leaves leader epochs out.
 	interval    int64 // index.interval.bytes, to rebuild an index by.
 	file        vfs.File
+	cuts        uint64 // Of the log when the read began.
+}
+
+// wasCut reports whether the log was truncated since a read began: what the read found is
+// not to be believed then.
+func (l *Log) wasCut(q *segmentRead) bool {
+	now := l.cuts.Load()
+	return now != q.cuts || now%2 == 1
 }
 
 // findSegment acquires the segment that holds from and fills q. It reports
 // false if the log changed meanwhile.
 func (l *Log) findSegment(from kafka.Offset, q *segmentRead) bool {
+	q.cuts = l.cuts.Load()
 	segments := *l.segments.Load()
 	if len(segments) == 0 && l.corruption.Load() != nil {
 		q.segment = newSegment(l, from)

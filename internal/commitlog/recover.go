@@ -399,7 +399,22 @@ func (l *Log) dropSnapshots(doubted []kafka.Offset) error {
 	return errors.Join(append(errs, l.env.fs.SyncDir(l.dir))...)
 }
 
-func (l *Log) reportCorrupt(err *CorruptionError) { l.env.reportCorrupt(l.id, err) }
+func (l *Log) reportCorrupt(err *CorruptionError) {
+	l.env.reportCorrupt(l.id, err)
+	l.damaged.CompareAndSwap(nil, &failure{err})
+	if fn := l.options.Load().OnDamaged; fn != nil {
+		fn(err)
+	}
+}
+
+// Damaged returns damage that was found in the log since it was opened, or that kept it
+// from being opened; nil for none.
+func (l *Log) Damaged() error {
+	if f := l.damaged.Load(); f != nil {
+		return f.err
+	}
+	return l.Err()
+}
 
 // loadTail loads the indexes of a segment up to the boundary at, from disk.
 func (l *Log) loadTail(s *segment, at boundary) (tailState, error) {

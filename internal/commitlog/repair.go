@@ -123,6 +123,7 @@ func (r *Repair) survey(file segmentFile, end kafka.Offset) error {
 	}
 	defer s.closeFiles()
 	q := segmentRead{
+		cuts:    l.cuts.Load(),
 		segment: s, file: f, from: file.base, upTo: end, begin: boundary{0, file.base}, end: d.whole, whole: d.whole,
 		blind: true, interval: l.options.Load().Config.IndexIntervalBytes,
 	}

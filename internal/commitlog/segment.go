@@ -51,8 +51,10 @@ type segment struct {
 	// largest is the largest timestamp; nil until it is known.
 	largest atomic.Pointer[timestampOffset]
 	// damages are what a survey found, by position; nil before there was one.
-	damages  atomic.Pointer[[]damage]
-	surveyMu sync.Mutex
+	damages atomic.Pointer[[]damage]
+	// damagesMu is held to note what a survey found, and by truncations, which forget it.
+	damagesMu sync.Mutex
+	surveyMu  sync.Mutex
 	// gapsTo is the log's: batches that begin at or below it may leave gaps.
 	gapsTo  *atomic.Int64
 	deleted atomic.Bool

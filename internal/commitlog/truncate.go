@@ -135,6 +135,8 @@ func segmentAt(segments []*segment, offset kafka.Offset) int {
 // histories and the readers' view. If a step fails half way the log goes
 // offline: a restart finds out what is there.
 func (l *Log) cutLocked(offset kafka.Offset) error {
+	l.cuts.Add(1)
+	defer l.cuts.Add(1)
 	segments := *l.segments.Load()
 	i := max(segmentAt(segments, offset), 0)
 	at, err := l.boundaryBefore(segments, i, offset)
@@ -189,7 +191,9 @@ func (l *Log) cutLastLocked(kept []*segment, at boundary) error {
 	}
 	s.size.Store(at.position)
 	s.verified.cut(at.position)
+	s.damagesMu.Lock()
 	s.damages.Store(nil)
+	s.damagesMu.Unlock()
 	s.forgetHints()
 	return l.resumeAt(kept, at, tail)
 }

@@ -124,6 +124,8 @@ func (j *Journal) refuse(r *round, failure error) {
 // are told as soon as their part is durable.
 func (j *Journal) commit(r *round) error {
 	began := time.Now()
+	j.counters.committing.Store(int64(max(1, began.Sub(j.born))))
+	defer j.counters.committing.Store(0)
 	j.cutNotes(r)
 	err := j.commitStaged(r)
 	if err == nil {

@@ -112,6 +112,7 @@ type Journal struct {
 	opt   Options
 	log   *slog.Logger
 	files *fileSet
+	born  time.Time
 
 	// recovered is what Open found, until Keep or Reset.
 	recovered []frame
@@ -164,6 +165,7 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 	}
 	j := &Journal{
 		opt:       opt,
+		born:      time.Now(),
 		log:       opt.Logger,
 		files:     newFileSet(fsys, dir, opt),
 		histories: map[kafka.TopicIDPartition]*history{},

@@ -27,6 +27,7 @@ type counters struct {
 	rounds, journalWrites, journalBytes atomic.Uint64
 	fileSyncs, recycleSyncs, recycled   atomic.Uint64
 	lastSync                            atomic.Int64
+	committing                          atomic.Int64 // When the round under way began; see since.
 	syncs                               histogram
 	syncTimes                           tally.Durations
 	roundBytes                          tally.Sizes
@@ -98,6 +99,15 @@ func (j *Journal) Stats() Stats {
 		SyncP50:       c.syncs.percentile(50),
 		SyncP99:       c.syncs.percentile(99),
 	}
+}
+
+// Committing returns for how long a round has been under way that is not durable yet, zero
+// if there is none: a disk that hangs shows so.
+func (j *Journal) Committing() time.Duration {
+	if at := j.counters.committing.Load(); at != 0 {
+		return time.Since(j.born) - time.Duration(at)
+	}
+	return 0
 }
 
 // SyncTimes returns how long making rounds durable took.
