@@ -357,7 +357,7 @@ func describePartitions(
 		rp := kmsg.NewDescribeTopicPartitionsResponseTopicPartition()
 		rp.Partition, rp.LeaderID, rp.LeaderEpoch = i, int32(p.Leader), int32(p.LeaderEpoch)
 		rp.Replicas, rp.ISR = ids(p.Replicas), ids(p.ISR)
-		rp.EligibleLeaderReplicas, rp.LastKnownELR = []int32{}, []int32{}
+		rp.EligibleLeaderReplicas, rp.LastKnownELR = ids(p.Eligible), ids(p.LastEligible)
 		if p.Leader == kafka.NoBroker {
 			rp.ErrorCode = int16(kafka.ErrLeaderNotAvailable)
 		}

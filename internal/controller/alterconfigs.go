@@ -31,7 +31,7 @@ func (s *State) AlterConfigs(
 		}
 		resp.Resources = append(resp.Resources, out)
 	}
-	return resp, records
+	return resp, s.minInSyncChanged(records)
 }
 
 // IncrementalAlterConfigs decides about configurations of which single values are
@@ -53,7 +53,7 @@ func (s *State) IncrementalAlterConfigs(
 		}
 		resp.Resources = append(resp.Resources, out)
 	}
-	return resp, records
+	return resp, s.minInSyncChanged(records)
 }
 
 func (s *State) replaceConfig(

@@ -13,6 +13,11 @@ import (
 // compare-and-set on the leader epoch and the partition epoch (KIP-497), and from
 // version 3 on on the members' broker epochs too (KIP-903). A change after which all
 // replicas on the way in are in sync ends the partition's move.
+//
+// Unlike in Kafka, a replica may also ask for an ISR without itself, the leader or any
+// other: it resigns, because its log is damaged or its disk hangs. It is not eligible
+// then either (KIP-966), and the next leader comes from those that are left. Where nobody
+// is left it is refused.
 func (s *State) AlterPartition(
 	req *kmsg.AlterPartitionRequest,
 ) (*kmsg.AlterPartitionResponse, []metadata.Record) {
@@ -79,10 +84,8 @@ func (s *State) alterPartition(
 		out.ErrorCode = int16(code)
 		return out
 	}
-	p.ISR = isr
-	if p.Moving() {
-		s.ranks().completeMove(&p)
-	}
+	resigned := s.alterISR(t, req, &p, isr)
+	s.tend(t, old, &p, resigned)
 	if renew(old, &p) {
 		change := metadata.PartitionChange{Index: rp.Partition, Partition: p}
 		record.Changes = append(record.Changes, change)
@@ -101,6 +104,26 @@ func (s *State) alterPartition(
 		out.ISR = append(out.ISR, int32(id))
 	}
 	return out
+}
+
+// alterISR gives a partition the ISR that was asked for, and returns who resigned, or
+// kafka.NoBroker.
+func (s *State) alterISR(
+	t *metadata.Topic, req *kmsg.AlterPartitionRequest, p *metadata.Partition, isr []kafka.BrokerID,
+) kafka.BrokerID {
+	self := kafka.BrokerID(req.BrokerID)
+	if slices.Contains(isr, self) {
+		if p.ISR = isr; p.Moving() {
+			s.ranks().completeMove(p)
+		}
+		return kafka.NoBroker
+	}
+	p.ISR = isr
+	if p.Leader == self {
+		p.Leader = kafka.NoBroker
+		s.ranks().settle(p, s.topicConfig(t).UncleanLeaderElectionEnable)
+	}
+	return self
 }
 
 func wantedISR(version int16, rp *kmsg.AlterPartitionRequestTopicPartition) []kafka.BrokerID {
@@ -129,12 +152,12 @@ func (s *State) checkISR(
 		return kafka.ErrNotController // The broker knows of a newer controller than this one.
 	case leader < p.LeaderEpoch:
 		return kafka.ErrFencedLeaderEpoch
-	case kafka.BrokerID(req.BrokerID) != p.Leader:
+	case kafka.BrokerID(req.BrokerID) != p.Leader && slices.Contains(isr, kafka.BrokerID(req.BrokerID)):
 		return kafka.ErrInvalidRequest
 	case partition < p.PartitionEpoch:
 		return kafka.ErrInvalidUpdateVersion
-	case !slices.Contains(isr, p.Leader):
-		return kafka.ErrInvalidRequest
+	case !slices.Contains(isr, kafka.BrokerID(req.BrokerID)):
+		return s.checkResignation(kafka.BrokerID(req.BrokerID), p, isr)
 	}
 	for i, id := range isr {
 		if !slices.Contains(p.Replicas, id) || slices.Contains(isr[:i], id) {
@@ -148,6 +171,18 @@ func (s *State) checkISR(
 			req.Version >= 3 && !epochMatches(b.Epoch, rp.NewEpochISR[i].BrokerEpoch) {
 			return kafka.ErrIneligibleReplica
 		}
+	}
+	return kafka.ErrNone
+}
+
+// checkResignation says what is wrong with an ISR without the replica that asks for it:
+// it takes out itself alone, and leaves somebody who can lead.
+func (s *State) checkResignation(self kafka.BrokerID, p *metadata.Partition, isr []kafka.BrokerID) kafka.Code {
+	switch {
+	case len(isr) == 0 || !slices.Contains(p.Replicas, self) || !slices.Equal(isr, without(p.ISR, self)):
+		return kafka.ErrInvalidRequest
+	case p.Leader == self && !slices.ContainsFunc(isr, func(id kafka.BrokerID) bool { return s.ranks()[id] >= unseen }):
+		return kafka.ErrIneligibleReplica
 	}
 	return kafka.ErrNone
 }

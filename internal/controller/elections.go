@@ -118,6 +118,7 @@ func (e *election) partition(
 	if err := elect(&p); err != nil {
 		return metadata.PartitionChange{}, err
 	}
+	e.tend(t, old, &p, kafka.NoBroker)
 	renew(old, &p)
 	return metadata.PartitionChange{Index: i, Partition: p}, nil
 }
@@ -157,11 +158,12 @@ func (e *election) unclean(p *metadata.Partition) *kafka.Error {
 // at most limit of them at a time: every move costs its clients a moment.
 func (s *State) PreferLeaders(limit int) []metadata.Record {
 	ranks := s.ranks()
-	records, _ := s.revise(limit, func(_ *metadata.Topic, p *metadata.Partition) {
+	records, _ := s.revise(limit, func(_ *metadata.Topic, p *metadata.Partition) kafka.BrokerID {
 		want := p.Replicas[0]
 		if p.Leader != want && ranks[want] == present && canLead(ranks, p, want) {
 			p.Leader = want
 		}
+		return kafka.NoBroker
 	})
 	return records
 }

@@ -68,10 +68,11 @@ func (r ranks) best(p *metadata.Partition, candidates []kafka.BrokerID) kafka.Br
 }
 
 // settle gives a partition the leader and the ISR that follow from the brokers'
-// ranks. The leader stays while it can; the next comes from the ISR, and from
-// elsewhere only if that is allowed (unclean), which loses records. A partition
-// whose in-sync replicas are all gone keeps them as its ISR, without a leader: each
-// of them has all that was acknowledged, so the first that is back may lead.
+// ranks. The leader stays while it can; the next comes from the ISR, else from the
+// eligible replicas (KIP-966), and from elsewhere only if that is allowed (unclean),
+// which loses records; those that were eligible last come first then. A partition whose
+// in-sync and eligible replicas are all gone keeps them, without a leader: each of them
+// has all that was acknowledged, so the first that is back may lead.
 func (r ranks) settle(p *metadata.Partition, unclean bool) {
 	if !p.Lost {
 		if live := r.available(p.ISR); len(live) > 0 {
@@ -79,6 +80,10 @@ func (r ranks) settle(p *metadata.Partition, unclean bool) {
 			if !slices.Contains(live, p.Leader) {
 				p.Leader = r.best(p, live)
 			}
+			return
+		}
+		if leader := r.best(p, p.Eligible); leader != kafka.NoBroker {
+			p.Leader, p.ISR = leader, []kafka.BrokerID{leader}
 			return
 		}
 		if r[p.Leader] == leaving {
@@ -89,7 +94,11 @@ func (r ranks) settle(p *metadata.Partition, unclean bool) {
 	if !unclean {
 		return
 	}
-	if p.Leader = r.best(p, p.Replicas); p.Leader != kafka.NoBroker {
+	p.Leader = r.best(p, p.LastEligible)
+	if p.Leader == kafka.NoBroker {
+		p.Leader = r.best(p, p.Replicas)
+	}
+	if p.Leader != kafka.NoBroker {
 		p.ISR, p.Lost = []kafka.BrokerID{p.Leader}, false
 	}
 }
@@ -99,17 +108,19 @@ func (r ranks) settle(p *metadata.Partition, unclean bool) {
 const maxMoves = 100_000
 
 // revise offers each partition to f, as a copy to edit, and returns the records of
-// those that f has changed. They come with new epochs: a new leader epoch with
+// those that f has changed. f also returns who has lost what it was in sync with, or
+// kafka.NoBroker. They come with new epochs: a new leader epoch with
 // every change of the leader, and where a replica has gone. It stops after limit
 // changes and says whether it came to the end.
 func (s *State) revise(
-	limit int, f func(t *metadata.Topic, p *metadata.Partition),
+	limit int, f func(t *metadata.Topic, p *metadata.Partition) (forgot kafka.BrokerID),
 ) (records []metadata.Record, complete bool) {
 	for t := range s.image.AllTopics() {
 		var record *metadata.PartitionsChanged
 		for i := range t.Partitions {
 			p := t.Partitions[i]
-			f(t, &p)
+			forgot := f(t, &p)
+			s.tend(t, &t.Partitions[i], &p, forgot)
 			if !renew(&t.Partitions[i], &p) {
 				continue
 			}
@@ -136,7 +147,8 @@ func (s *State) revise(
 func renew(old, p *metadata.Partition) bool {
 	if old.Leader == p.Leader && old.Lost == p.Lost && slices.Equal(old.ISR, p.ISR) &&
 		slices.Equal(old.Replicas, p.Replicas) && slices.Equal(old.Adding, p.Adding) &&
-		slices.Equal(old.Removing, p.Removing) {
+		slices.Equal(old.Removing, p.Removing) && slices.Equal(old.Eligible, p.Eligible) &&
+		slices.Equal(old.LastEligible, p.LastEligible) {
 		return false
 	}
 	p.PartitionEpoch = old.PartitionEpoch + 1
@@ -193,13 +205,14 @@ func changed(b *metadata.Broker) metadata.Record {
 // those have changed for the worse.
 func (s *State) withdraw(brokers ...metadata.Broker) (records []metadata.Record, complete bool) {
 	ranks := s.ranks(brokers...)
-	return s.revise(maxMoves, func(t *metadata.Topic, p *metadata.Partition) {
+	return s.revise(maxMoves, func(t *metadata.Topic, p *metadata.Partition) kafka.BrokerID {
 		for i := range brokers {
 			if slices.Contains(p.ISR, brokers[i].ID) {
 				ranks.settle(p, s.topicConfig(t).UncleanLeaderElectionEnable)
-				return
+				break
 			}
 		}
+		return kafka.NoBroker
 	})
 }
 
@@ -207,10 +220,11 @@ func (s *State) withdraw(brokers ...metadata.Broker) (records []metadata.Record,
 // has become available.
 func (s *State) admit(b metadata.Broker) []metadata.Record {
 	ranks := s.ranks(b)
-	records, _ := s.revise(maxMoves, func(t *metadata.Topic, p *metadata.Partition) {
+	records, _ := s.revise(maxMoves, func(t *metadata.Topic, p *metadata.Partition) kafka.BrokerID {
 		if p.Leader == kafka.NoBroker && slices.Contains(p.Replicas, b.ID) {
 			ranks.settle(p, s.topicConfig(t).UncleanLeaderElectionEnable)
 		}
+		return kafka.NoBroker
 	})
 	return records
 }
@@ -219,10 +233,11 @@ func (s *State) admit(b metadata.Broker) []metadata.Record {
 // one: those whose topics allow unclean elections since a while ago.
 func (s *State) SettleLeaderless() []metadata.Record {
 	ranks := s.ranks()
-	records, _ := s.revise(maxMoves, func(t *metadata.Topic, p *metadata.Partition) {
+	records, _ := s.revise(maxMoves, func(t *metadata.Topic, p *metadata.Partition) kafka.BrokerID {
 		if p.Leader == kafka.NoBroker || ranks[p.Leader] == absent {
 			ranks.settle(p, s.topicConfig(t).UncleanLeaderElectionEnable)
 		}
+		return kafka.NoBroker
 	})
 	return records
 }

@@ -75,6 +75,7 @@ func (m *reassignment) alter(
 	if err != nil {
 		return err
 	}
+	m.tend(t, old, &p, kafka.NoBroker)
 	if renew(old, &p) {
 		record.Changes = append(record.Changes, metadata.PartitionChange{Index: rp.Partition, Partition: p})
 		if len(record.Changes) == 1 {

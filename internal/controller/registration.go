@@ -140,7 +140,7 @@ func (s *State) raiseLevel(b *metadata.Broker) []metadata.Record {
 // had acknowledged, and leave the ISR for anybody else in it, even if that one is
 // down at the moment (KIP-966): those of a topic that does not sync what it
 // acknowledges, after a crash; and all of a broker that comes with an empty
-// directory. If such a one is the only replica in sync, its partition is lost.
+// directory. If nobody else is in sync or eligible, a partition of the latter is lost.
 //
 // A controller that has just begun to lead does not know whether others that were
 // in sync are there: after a power failure of all, they are not. Until it has heard
@@ -149,27 +149,30 @@ func (s *State) raiseLevel(b *metadata.Broker) []metadata.Record {
 func (s *State) comeBack(old, b *metadata.Broker, clean bool) []metadata.Record {
 	ranks := s.ranks(*b)
 	empty := moved(old, b.Directories)
-	records, _ := s.revise(s.image.PartitionCount(), func(t *metadata.Topic, p *metadata.Partition) {
+	records, _ := s.revise(s.image.PartitionCount(), func(t *metadata.Topic, p *metadata.Partition) kafka.BrokerID {
+		forgot := kafka.NoBroker
+		if empty || !clean && !s.syncsAcknowledged(t) {
+			forgot = b.ID
+		}
 		if !slices.Contains(p.ISR, b.ID) {
-			return
+			return forgot
 		}
 		others := without(p.ISR, b.ID)
-		forgot := empty || !clean && !s.syncsAcknowledged(t)
 		switch {
-		case forgot && len(others) > 0:
-			p.ISR = others
+		case forgot == b.ID && forget(p, b.ID):
 		case empty:
 			p.Lost = true
 		case !slices.ContainsFunc(others, func(id kafka.BrokerID) bool { return ranks[id] == present }):
 			if p.Leader == b.ID {
 				p.Leader = kafka.NoBroker
 			}
-			return
+			return forgot
 		}
 		if p.Leader == b.ID {
 			p.Leader = kafka.NoBroker
 		}
 		ranks.settle(p, s.topicConfig(t).UncleanLeaderElectionEnable)
+		return forgot
 	})
 	return records
 }

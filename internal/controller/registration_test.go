@@ -145,7 +145,8 @@ func TestLevelOfALoneNode(t *testing.T) {
 	}
 	w := &world{testingT: t, State: state}
 	w.start(registration(1, 4))
-	if b, _ := w.Image().Broker(1); w.Image().Level() != 2 || b.MaxLevel != 2 || b.Fenced || b.Epoch != 5 {
+	b, _ := w.Image().Broker(1)
+	if w.Image().Level() != metadata.CurrentLevel || b.MaxLevel != metadata.CurrentLevel || b.Fenced || b.Epoch != 5 {
 		t.Errorf("level %d: %+v", w.Image().Level(), b)
 	}
 }

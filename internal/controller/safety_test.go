@@ -1,7 +1,9 @@
 package controller_test
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -24,6 +26,7 @@ type safetyWorld struct {
 	*world
 	replicas     map[kafka.BrokerID]*replicaModel
 	acknowledged int
+	minInSync    int
 }
 
 func (w *safetyWorld) partition() metadata.Partition { return w.Image().Topic("a").Partitions[0] }
@@ -35,7 +38,8 @@ func TestNoElectionLosesRecords(t *testing.T) {
 		w := &safetyWorld{world: newWorld(t, 3, nil), replicas: map[kafka.BrokerID]*replicaModel{}}
 		w.dress()
 		factor := int16(rapid.IntRange(1, 3).Draw(t, "replicas"))
-		w.create(topicOf("a", 1, factor))
+		w.minInSync = rapid.IntRange(1, 3).Draw(t, "min in sync")
+		w.create(topicOf("a", 1, factor, fmt.Sprint("min.insync.replicas=", w.minInSync)))
 		for _, b := range w.Image().Brokers() {
 			w.replicas[b.ID] = &replicaModel{running: true, epoch: int64(b.Epoch), disk: byte(b.ID)}
 		}
@@ -53,7 +57,7 @@ func (w *safetyWorld) step(t *rapid.T, id kafka.BrokerID) {
 	switch rapid.SampledFrom([]string{
 		"produce", "produce", "produce", "crash", "stop", "wipe", "start", "start", "start", "expire", "expire",
 		"heartbeat", "heartbeat", "heartbeat", "catch up", "catch up", "leave", "new controller", "heard", "heard",
-		"prefer", "elect", "reassign", "settle",
+		"prefer", "elect", "reassign", "settle", "resign", "resign", "min in sync",
 	}).Draw(t, "step") {
 	case "produce":
 		w.produce()
@@ -100,13 +104,19 @@ func (w *safetyWorld) step(t *rapid.T, id kafka.BrokerID) {
 		w.replay(records)
 	case "reassign":
 		w.reassign(t)
+	case "resign":
+		w.throwAway(id)
+	case "min in sync":
+		w.minInSync = rapid.IntRange(1, 3).Draw(t, "min in sync")
+		w.alter("min.insync.replicas", strconv.Itoa(w.minInSync))
 	}
 }
 
 // produce acknowledges a record: every member of the ISR has it then.
 func (w *safetyWorld) produce() {
 	p := w.partition()
-	if p.Leader == kafka.NoBroker {
+	held := len(p.ISR) < min(w.minInSync, len(p.Replicas)) || len(p.Eligible) > 0
+	if p.Leader == kafka.NoBroker || held {
 		return
 	}
 	for _, id := range p.ISR {
@@ -117,6 +127,18 @@ func (w *safetyWorld) produce() {
 	w.acknowledged++
 	for _, id := range p.ISR {
 		w.replicas[id].has = w.acknowledged
+	}
+}
+
+// throwAway has a replica resign, and throw its log away where that was granted.
+func (w *safetyWorld) throwAway(id kafka.BrokerID) {
+	if !w.replicas[id].running {
+		return
+	}
+	w.resign(id)
+	p := w.partition()
+	if p.Leader != kafka.NoBroker && !slices.Contains(p.ISR, id) && !slices.Contains(p.Eligible, id) {
+		w.replicas[id].has = 0
 	}
 }
 

@@ -1,6 +1,7 @@
 package metadata
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -236,7 +237,7 @@ func (e *editor) partitionsAdded(r *PartitionsAdded) string {
 		if reason := p.check(); reason != "" {
 			return reason
 		}
-		if !p.plain() {
+		if p.level() > 1 {
 			return "a new partition does not move"
 		}
 		t.Partitions = append(t.Partitions, p)
@@ -361,7 +362,17 @@ func (p *Partition) check() string {
 			return fmt.Sprintf("broker %d cannot be in sync", id)
 		}
 	}
-	return p.checkMove()
+	return cmp.Or(p.checkMove(), p.checkEligible())
+}
+
+func (p *Partition) checkEligible() string {
+	out := slices.Concat(p.Eligible, p.LastEligible)
+	for i, id := range out {
+		if !slices.Contains(p.Replicas, id) || slices.Contains(p.ISR, id) || slices.Contains(out[:i], id) {
+			return fmt.Sprintf("broker %d cannot be eligible", id)
+		}
+	}
+	return ""
 }
 
 func (p *Partition) checkMove() string {

@@ -35,6 +35,12 @@ func samples() []metadata.Record {
 	moving.Adding, moving.Removing = []kafka.BrokerID{1}, []kafka.BrokerID{3}
 	moving2 := moving
 	moving2.PartitionEpoch++
+	eligible := metadata.Partition{
+		Replicas: []kafka.BrokerID{1, 2, 3}, ISR: []kafka.BrokerID{1}, Leader: 1, LeaderEpoch: 301, PartitionEpoch: 9,
+		Eligible: []kafka.BrokerID{2}, LastEligible: []kafka.BrokerID{3},
+	}
+	eligible2 := eligible
+	eligible2.PartitionEpoch++
 	lost := leaderless
 	lost.Lost = true
 	endpoint := metadata.Endpoint{Name: "PLAINTEXT", Host: "kafka", Port: 9092}
@@ -67,6 +73,8 @@ func samples() []metadata.Record {
 		&metadata.TopicCreated{Name: "moving", ID: id, Partitions: []metadata.Partition{moving, lost}},
 		&metadata.PartitionsChanged{ID: id, Changes: []metadata.PartitionChange{{Partition: moving2}}},
 		&metadata.BrokerRemoved{ID: 1},
+		&metadata.TopicCreated{Name: "eligible", ID: id, Partitions: []metadata.Partition{eligible, lost}},
+		&metadata.PartitionsChanged{ID: id, Changes: []metadata.PartitionChange{{Partition: eligible2}}},
 	}
 }
 

@@ -82,13 +82,13 @@ func (d *decoder) record() (Record, error) {
 	case kindBroker:
 		r = &BrokerRecord{d.broker()}
 	case kindTopicCreated:
-		r = d.topicCreated()
+		r = d.topic(minPartition, d.partition)
 	case kindTopicDeleted:
 		r = &TopicDeleted{d.id()}
 	case kindPartitionsAdded:
-		r = &PartitionsAdded{d.id(), d.int32(), d.partitions()}
+		r = &PartitionsAdded{d.id(), d.int32(), d.partitions(minPartition, d.partition)}
 	case kindPartitionsChanged:
-		r = &PartitionsChanged{d.id(), d.changes()}
+		r = &PartitionsChanged{d.id(), d.changes(minPartition, d.partition)}
 	case kindLeadersRestarted:
 		r = &LeadersRestarted{kafka.BrokerID(d.int32())}
 	case kindConfigChanged:
@@ -106,9 +106,13 @@ func (d *decoder) record() (Record, error) {
 	case kindBrokerRemoved:
 		r = &BrokerRemoved{kafka.BrokerID(d.int32())}
 	case kindTopicMoving:
-		r = d.topicMoving()
+		r = d.topic(minMoving, d.moving)
 	case kindPartitionsMoving:
-		r = &PartitionsChanged{d.id(), d.movingChanges()}
+		r = &PartitionsChanged{d.id(), d.changes(minMoving, d.moving)}
+	case kindTopicEligible:
+		r = d.topic(minEligible, d.eligible)
+	case kindPartitionsEligible:
+		r = &PartitionsChanged{d.id(), d.changes(minEligible, d.eligible)}
 	default:
 		d.fail(fmt.Sprintf("there is no record kind %d: a newer version of Strandline wrote it", k))
 	}
@@ -268,23 +272,14 @@ func (d *decoder) moving() Partition {
 	return p
 }
 
-func (d *decoder) movingChanges() []PartitionChange {
-	out := make([]PartitionChange, d.count(minMoving+1))
-	for i := range out {
-		out[i] = PartitionChange{d.int32(), d.moving()}
-	}
-	return out
-}
+// minEligible is the size of a partition with empty lists and what levels 2 and 3
+// have added.
+const minEligible = minMoving + 2
 
-func (d *decoder) topicMoving() *TopicCreated {
-	r := &TopicCreated{ID: d.id()}
-	r.Name = d.string()
-	r.Config = d.strings()
-	r.Partitions = make([]Partition, d.count(minMoving))
-	for i := range r.Partitions {
-		r.Partitions[i] = d.moving()
-	}
-	return r
+func (d *decoder) eligible() Partition {
+	p := d.moving()
+	p.Eligible, p.LastEligible = d.maybeBrokers(), d.maybeBrokers()
+	return p
 }
 
 func (d *decoder) brokerJoined() Broker {
@@ -293,27 +288,28 @@ func (d *decoder) brokerJoined() Broker {
 	return b
 }
 
-func (d *decoder) partitions() []Partition {
-	out := make([]Partition, d.count(minPartition))
+// partitions reads partitions that one reads, each of at least minSize bytes.
+func (d *decoder) partitions(minSize int, one func() Partition) []Partition {
+	out := make([]Partition, d.count(minSize))
 	for i := range out {
-		out[i] = d.partition()
+		out[i] = one()
 	}
 	return out
 }
 
-func (d *decoder) changes() []PartitionChange {
-	out := make([]PartitionChange, d.count(minPartition+1))
+func (d *decoder) changes(minSize int, one func() Partition) []PartitionChange {
+	out := make([]PartitionChange, d.count(minSize+1))
 	for i := range out {
-		out[i] = PartitionChange{d.int32(), d.partition()}
+		out[i] = PartitionChange{d.int32(), one()}
 	}
 	return out
 }
 
-func (d *decoder) topicCreated() *TopicCreated {
+func (d *decoder) topic(minSize int, one func() Partition) *TopicCreated {
 	r := &TopicCreated{ID: d.id()}
 	r.Name = d.string()
 	r.Config = d.strings()
-	r.Partitions = d.partitions()
+	r.Partitions = d.partitions(minSize, one)
 	return r
 }
 

@@ -74,6 +74,24 @@ func appendMoving(dst []byte, p *Partition) []byte {
 	return appendBool(dst, p.Lost)
 }
 
+// appendEligible writes a partition with what level 3 has added too.
+func appendEligible(dst []byte, p *Partition) []byte {
+	dst = appendMoving(dst, p)
+	dst = appendIDs(dst, p.Eligible)
+	return appendIDs(dst, p.LastEligible)
+}
+
+// appender returns what writes the partitions of a record of a kind.
+func appender(k kind) func([]byte, *Partition) []byte {
+	switch k.level() {
+	case 1:
+		return appendPartition
+	case 2:
+		return appendMoving
+	}
+	return appendEligible
+}
+
 func appendPartitions(dst []byte, partitions []Partition) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(partitions)))
 	for i := range partitions {
@@ -129,12 +147,10 @@ func (r *TopicCreated) appendBody(dst []byte) []byte {
 	dst = append(dst, r.ID[:]...)
 	dst = appendString(dst, r.Name)
 	dst = appendStrings(dst, r.Config)
-	if r.kind() == kindTopicCreated {
-		return appendPartitions(dst, r.Partitions)
-	}
+	appendOne := appender(r.kind())
 	dst = binary.AppendUvarint(dst, uint64(len(r.Partitions)))
 	for i := range r.Partitions {
-		dst = appendMoving(dst, &r.Partitions[i])
+		dst = appendOne(dst, &r.Partitions[i])
 	}
 	return dst
 }
@@ -150,10 +166,7 @@ func (r *PartitionsAdded) appendBody(dst []byte) []byte {
 func (r *PartitionsChanged) appendBody(dst []byte) []byte {
 	dst = append(dst, r.ID[:]...)
 	dst = binary.AppendUvarint(dst, uint64(len(r.Changes)))
-	appendOne := appendPartition
-	if r.kind() == kindPartitionsMoving {
-		appendOne = appendMoving
-	}
+	appendOne := appender(r.kind())
 	for i := range r.Changes {
 		dst = binary.AppendVarint(dst, int64(r.Changes[i].Index))
 		dst = appendOne(dst, &r.Changes[i].Partition)

@@ -74,7 +74,8 @@ type Topic struct {
 //
 // Invariant: ISR is a non-empty subset of Replicas; Leader is in ISR, or NoBroker.
 // Adding and Removing are disjoint subsets of Replicas, and something remains
-// without those that leave.
+// without those that leave. Eligible and LastEligible are subsets of Replicas, disjoint
+// from each other and from ISR.
 type Partition struct {
 	Replicas       []kafka.BrokerID // The first is the preferred leader.
 	ISR            []kafka.BrokerID
@@ -91,6 +92,20 @@ type Partition struct {
 	//
 	// Invariant: a lost partition has no leader.
 	Lost bool
+	// Eligible are replicas that left the ISR when it fell below min.insync.replicas.
+	// The high watermark has stood still since, so that each of them has all that was
+	// acknowledged: it may lead when nobody in the ISR is there (KIP-966's ELR).
+	Eligible []kafka.BrokerID
+	// LastEligible were in sync or eligible since then and are neither any more: whoever
+	// has to elect one without a guarantee looks here first (KIP-966's last known ELR).
+	LastEligible []kafka.BrokerID
+}
+
+// ElectedUnclean says whether the partition has a leader that, by its state before, was
+// neither in sync nor eligible: it may lack what was acknowledged.
+func (p *Partition) ElectedUnclean(before *Partition) bool {
+	return p.Leader != kafka.NoBroker && p.LeaderEpoch != before.LeaderEpoch &&
+		(before.Lost || !slices.Contains(before.ISR, p.Leader) && !slices.Contains(before.Eligible, p.Leader))
 }
 
 // Moving says whether the partition's replicas are being changed.

@@ -113,6 +113,10 @@ func drawChange(t *rapid.T, topic *metadata.Topic) *metadata.PartitionsChanged {
 	old := topic.Partitions[i]
 	p := drawPartition(t, old.LeaderEpoch+1, old.PartitionEpoch+1)
 	p.Lost = p.Leader == kafka.NoBroker && rapid.Bool().Draw(t, "lost")
+	if outside := p.Replicas[len(p.ISR):]; rapid.Bool().Draw(t, "eligible") {
+		n := rapid.IntRange(0, len(outside)).Draw(t, "how many")
+		p.Eligible, p.LastEligible = slices.Clone(outside[:n]), slices.Clone(outside[n:])
+	}
 	if n := len(p.Replicas); n > 1 && rapid.Bool().Draw(t, "moves") {
 		p.Adding = p.Replicas[n-1:]
 		if n > 2 && rapid.Bool().Draw(t, "leaves") {

@@ -31,11 +31,20 @@ const (
 	kindTopicMoving      kind = 14 // A TopicCreated with all fields of its partitions.
 	kindPartitionsMoving kind = 15 // The same of PartitionsChanged.
 	firstKindOfLevel2         = kindLevelRaised
+
+	// Of level 3.
+
+	kindTopicEligible      kind = 18 // As kindTopicMoving, with eligible leader replicas.
+	kindPartitionsEligible kind = 19 // The same of PartitionsChanged.
+	firstKindOfLevel3           = kindTopicEligible
 )
 
 // level is the level from which on a cluster may have records of a kind.
 func (k kind) level() int16 {
-	if k >= firstKindOfLevel2 && k != kindLevelRaised {
+	switch {
+	case k >= firstKindOfLevel3:
+		return 3
+	case k >= firstKindOfLevel2 && k != kindLevelRaised:
 		return 2
 	}
 	return 1
@@ -55,7 +64,8 @@ type ClusterRecord struct {
 //
 //	1  one broker
 //	2  several: brokers are fenced and shut down, partitions move
-const CurrentLevel = 2
+//	3  eligible leader replicas (KIP-966)
+const CurrentLevel = 3
 
 // LevelRaised lets the cluster use a newer level: all its brokers know it.
 type LevelRaised struct{ Level int16 }
@@ -130,8 +140,8 @@ func (*LeadersRestarted) kind() kind { return kindLeadersRestarted }
 func (*ConfigChanged) kind() kind    { return kindConfigChanged }
 func (*ProducerIDs) kind() kind      { return kindProducerIDs }
 
-// The kinds of the others say whether they need what level 2 has added, so that
-// what needs nothing of it is written as it always was.
+// The kinds of the others say whether they need what levels 2 and 3 have added, so
+// that what needs nothing of it is written as it always was.
 
 func (r *BrokerRecord) kind() kind {
 	if r.Broker.MaxLevel != 0 || r.Broker.ShuttingDown {
@@ -141,22 +151,28 @@ func (r *BrokerRecord) kind() kind {
 }
 
 func (r *TopicCreated) kind() kind {
+	level := int16(1)
 	for i := range r.Partitions {
-		if !r.Partitions[i].plain() {
-			return kindTopicMoving
-		}
+		level = max(level, r.Partitions[i].level())
 	}
-	return kindTopicCreated
+	return [...]kind{1: kindTopicCreated, 2: kindTopicMoving, 3: kindTopicEligible}[level]
 }
 
 func (r *PartitionsChanged) kind() kind {
+	level := int16(1)
 	for i := range r.Changes {
-		if !r.Changes[i].Partition.plain() {
-			return kindPartitionsMoving
-		}
+		level = max(level, r.Changes[i].Partition.level())
 	}
-	return kindPartitionsChanged
+	return [...]kind{1: kindPartitionsChanged, 2: kindPartitionsMoving, 3: kindPartitionsEligible}[level]
 }
 
-// plain says that a partition has nothing that level 2 has added.
-func (p *Partition) plain() bool { return len(p.Adding) == 0 && len(p.Removing) == 0 && !p.Lost }
+// level is the level that has added what a partition has.
+func (p *Partition) level() int16 {
+	switch {
+	case len(p.Eligible) > 0 || len(p.LastEligible) > 0:
+		return 3
+	case len(p.Adding) > 0 || len(p.Removing) > 0 || p.Lost:
+		return 2
+	}
+	return 1
+}
