@@ -427,7 +427,11 @@ func (r *fetchReply) encodePartition(w *wire.Writer, e *encoder, en *fetchEntry,
 		r.handler.s.errors.note(r.wire.Key, en.code)
 	}
 	if en.size > 0 {
-		if !w.Discards() {
+		switch {
+		case w.Discards():
+		case r.replica != nil:
+			en.part.NoteCopiedOut(en.size)
+		default:
 			en.part.NoteSent(en.size, en.want.fetchOffset, res.Chunk.NextOffset())
 		}
 		w.Chunk(res.Chunk)

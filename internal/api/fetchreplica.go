@@ -118,7 +118,8 @@ func (f *replicaFetch) isCut() bool {
 
 // tells reports whether an entry has something to tell at once, besides records.
 func (f *replicaFetch) tells(e *fetchEntry) bool {
-	return f != nil && (e.result.Diverging != nil || e.result.HighWatermark > e.want.highWatermark)
+	return f != nil && (e.result.Diverging != nil || e.result.HighWatermark > e.want.highWatermark ||
+		e.want.told && e.result.LogStartOffset > e.want.toldLogStart)
 }
 
 func (f *replicaFetch) options(
@@ -126,7 +127,7 @@ func (f *replicaFetch) options(
 ) partition.ReplicaFetch {
 	return partition.ReplicaFetch{
 		Replica: f.id, BrokerEpoch: f.epoch, LeaderEpoch: want.leaderEpoch,
-		From: want.fetchOffset, LastEpoch: want.lastEpoch,
+		From: want.fetchOffset, LastEpoch: want.lastEpoch, LogStartOffset: want.logStart,
 		MaxBytes: maxBytes, MinOneBatch: minOneBatch, Now: now,
 	}
 }

@@ -24,6 +24,7 @@ type fetchedPartition struct {
 	// knows, if it wants to be told of a higher one at once.
 	lastEpoch     kafka.LeaderEpoch
 	highWatermark kafka.Offset
+	logStart      kafka.Offset // Where its log begins.
 	// entry is that of a follower's session.
 	entry *fetchEntry
 
@@ -255,7 +256,7 @@ func wantedOf(req *kmsg.FetchRequest) []*fetchedPartition {
 func (p *fetchedPartition) take(rp *kmsg.FetchRequestTopicPartition) {
 	p.fetchOffset, p.maxBytes = kafka.Offset(rp.FetchOffset), rp.PartitionMaxBytes
 	p.leaderEpoch, p.lastEpoch = kafka.LeaderEpoch(rp.CurrentLeaderEpoch), kafka.LeaderEpoch(rp.LastFetchedEpoch)
-	p.highWatermark = kafka.Offset(rp.HighWatermark)
+	p.highWatermark, p.logStart = kafka.Offset(rp.HighWatermark), kafka.Offset(rp.LogStartOffset)
 }
 
 // update applies an incremental request's changes.

@@ -159,50 +159,67 @@ func (s *Services) offsetForLeaderEpoch(
 }
 
 func (s *Services) deleteRecords(
-	_ context.Context, _ *wire.Request, req *kmsg.DeleteRecordsRequest,
+	ctx context.Context, _ *wire.Request, req *kmsg.DeleteRecordsRequest,
 ) kmsg.Response {
+	ctx, cancel := bounded(ctx, req.TimeoutMillis)
+	defer cancel()
 	resp := req.ResponseKind().(*kmsg.DeleteRecordsResponse)
+	var deleted []recordsDeleted // All are deleted first: their followers are waited for together.
 	for _, t := range req.Topics {
 		rt := kmsg.NewDeleteRecordsResponseTopic()
 		rt.Topic = t.Topic
 		for _, rp := range t.Partitions {
 			out := kmsg.NewDeleteRecordsResponseTopicPartition()
 			out.Partition, out.LowWatermark = rp.Partition, -1
-			low, err := s.deletePartitionRecords(t.Topic, rp.Partition, kafka.Offset(rp.Offset))
+			p, to, err := s.deletePartitionRecords(t.Topic, rp.Partition, kafka.Offset(rp.Offset))
 			if out.ErrorCode = int16(codeOf(err)); err == nil {
-				out.LowWatermark = int64(low)
+				deleted = append(deleted, recordsDeleted{p, to, len(resp.Topics), len(rt.Partitions)})
 			}
 			rt.Partitions = append(rt.Partitions, out)
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}
+	for _, d := range deleted {
+		out := &resp.Topics[d.topic].Partitions[d.partition]
+		low, err := d.p.AwaitLowWatermark(ctx, d.to)
+		if out.ErrorCode = int16(codeOf(err)); err == nil {
+			out.LowWatermark = int64(low)
+		}
+	}
 	return resp
 }
 
+// recordsDeleted is a partition whose records below an offset are deleted here, and where
+// its answer is.
+type recordsDeleted struct {
+	p                *partition.Partition
+	to               kafka.Offset
+	topic, partition int
+}
+
 // deletePartitionRecords advances the log start offset; -1 stands for the high
-// watermark.
-func (s *Services) deletePartitionRecords(topic string, i int32, to kafka.Offset) (kafka.Offset, error) {
+// watermark. It returns up to where records are to be deleted on every replica.
+func (s *Services) deletePartitionRecords(
+	topic string, i int32, to kafka.Offset,
+) (*partition.Partition, kafka.Offset, error) {
 	p, err := s.leading(topic, i, kafka.NoLeaderEpoch)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	if view, _ := s.resolve(topic, kafka.TopicID{}, false); !view.Config.CleanupDelete {
-		return 0, &kafka.Error{
+		return nil, 0, &kafka.Error{
 			Code:    kafka.ErrPolicyViolation,
 			Message: "records of a topic that is only compacted cannot be deleted by offset",
 		}
 	}
 	if err := p.Settled(); err != nil {
-		return 0, err
+		return nil, 0, err
 	}
 	if to == -1 {
 		to = p.HighWatermark()
 	}
 	if to < 0 || to > p.HighWatermark() {
-		return 0, &kafka.Error{Code: kafka.ErrOffsetOutOfRange}
+		return nil, 0, &kafka.Error{Code: kafka.ErrOffsetOutOfRange}
 	}
-	if err := p.Log().DeleteRecords(to); err != nil {
-		return 0, err
-	}
-	return p.Log().LogStartOffset(), nil
+	return p, to, p.DeleteRecords(to)
 }

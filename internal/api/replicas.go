@@ -15,6 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/strandline/strandline/internal/controller"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/quorum"
@@ -36,7 +37,7 @@ type Peers interface {
 	Do(ctx context.Context, to kafka.BrokerID, req kmsg.Request) (kmsg.Response, error)
 }
 
-func (s *Services) electLeaders(ctx context.Context, _ *wire.Request, req *kmsg.ElectLeadersRequest) kmsg.Response {
+func (s *Services) electLeaders(ctx context.Context, w *wire.Request, req *kmsg.ElectLeadersRequest) kmsg.Response {
 	ctx, cancel := bounded(ctx, req.TimeoutMillis)
 	defer cancel()
 	resp, err := s.Control.ElectLeaders(ctx, req)
@@ -44,7 +45,23 @@ func (s *Services) electLeaders(ctx context.Context, _ *wire.Request, req *kmsg.
 		resp = req.ResponseKind().(*kmsg.ElectLeadersResponse)
 		resp.ErrorCode = int16(codeOf(err))
 	}
+	if controller.IsUnclean(req) {
+		s.logUnclean(w, resp)
+	}
 	return resp
+}
+
+// logUnclean says who asked for leaders that may lack records, and got them. The brokers
+// that lead now log where their logs end, and those that lose records which.
+func (s *Services) logUnclean(w *wire.Request, resp *kmsg.ElectLeadersResponse) {
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			if p.ErrorCode == 0 {
+				s.Logger.Warn("a leader was elected without being in sync because a client asked for it", "topic", t.Topic,
+					"partition", p.Partition, "client_id", w.ClientID, "client", w.Conn.RemoteAddr().String())
+			}
+		}
+	}
 }
 
 func (s *Services) alterReassignments(

@@ -13,12 +13,14 @@ import (
 
 	"github.com/strandline/strandline/internal/api"
 	"github.com/strandline/strandline/internal/certs"
+	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/controlplane"
 	"github.com/strandline/strandline/internal/fetcher"
 	"github.com/strandline/strandline/internal/insync"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/netx"
+	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/peer"
 	"github.com/strandline/strandline/internal/quorum"
 	"github.com/strandline/strandline/internal/wire"
@@ -46,6 +48,8 @@ type cluster struct {
 	wire              *wire.Server
 	fetcher           *fetcher.Fetcher
 	changes           *insync.Changes
+	mender            *partition.Mender
+	watermarks        *commitlog.Watermarks
 	options           peer.Options
 	tls               *certs.Source // Nil without TLS between brokers.
 
@@ -162,6 +166,14 @@ func (b *Broker) openReplication() {
 		MaxLag: func() time.Duration { return b.settings().ReplicaLagTimeMax }, Now: b.now, Logger: b.log,
 	})
 	b.applier.Moved, b.applier.Wants, b.applier.Eligible = c.fetcher.Follow, c.changes.Want, b.eligible
+	c.mender = &partition.Mender{Applier: b.applier, Now: b.now, Logger: b.log}
+	c.watermarks = b.disk.Watermarks()
+	b.applier.Losing = b.reportLost
+	b.applier.Throttles = partition.Throttles{
+		Leader:   &partition.Throttle{Rate: func() int64 { return b.settings().LeaderThrottledRate }},
+		Follower: &partition.Throttle{Rate: func() int64 { return b.settings().FollowerThrottledRate }},
+	}
+	b.applier.Alive, b.applier.Troubled, b.applier.Marks = b.alive, c.mender.Note, c.watermarks
 }
 
 // share returns the connections for one more loop of each leader.
@@ -204,6 +216,10 @@ func (b *Broker) runCluster(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return b.control.Run(ctx) })
 	g.Go(func() error { return c.fetcher.Run(ctx) })
 	g.Go(func() error { return c.changes.Run(ctx) })
+	g.Go(func() error { return c.mender.Run(ctx) })
+	g.Go(func() error { return partition.KeepWatermarks(ctx, b.partitions, c.watermarks, b.log) })
+	watchdog := &partition.Watchdog{Table: b.partitions, Hanging: b.disk.Hanging, Now: b.now, Logger: b.log}
+	g.Go(func() error { return watchdog.Run(ctx) })
 	g.Go(func() error {
 		err := c.wire.Run(ctx)
 		c.table.Wait()
@@ -305,6 +321,12 @@ func (b *Broker) brokerEpoch() kafka.BrokerEpoch {
 		return -1
 	}
 	return self.Epoch
+}
+
+// alive reports whether a broker is not fenced.
+func (b *Broker) alive(id kafka.BrokerID) bool {
+	other, ok := b.control.Image().Broker(id)
+	return ok && !other.Fenced
 }
 
 // eligible reports whether a broker may become a member of an ISR.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/strandline/strandline/internal/commitlog"
@@ -99,7 +100,26 @@ func (b *Broker) configure(t *metadata.Topic) (commitlog.Config, partition.Setti
 	topic := config.ResolveTopic(broker, t.Config)
 	return logConfig(broker, topic), partition.Settings{
 		MinInSync: int(topic.MinInsyncReplicas), MaxLag: broker.ReplicaLagTimeMax,
+		LeaderThrottled:   throttledReplicas(topic.LeaderThrottledReplicas),
+		FollowerThrottled: throttledReplicas(topic.FollowerThrottledReplicas),
 	}
+}
+
+// throttledReplicas reads a list of partition:broker, or *, which was checked.
+func throttledReplicas(items []string) (r partition.ThrottledReplicas) {
+	for _, item := range items {
+		if item == "*" {
+			r.All = true
+			continue
+		}
+		number, broker, _ := strings.Cut(item, ":")
+		i, err := strconv.ParseInt(number, 10, 32)
+		id, err2 := strconv.ParseInt(broker, 10, 32)
+		if err == nil && err2 == nil {
+			r.Some = append(r.Some, partition.ThrottledReplica{Partition: int32(i), Broker: kafka.BrokerID(id)})
+		}
+	}
+	return r
 }
 
 // groupSettings are the broker's settings for groups.

@@ -54,6 +54,7 @@ func (b *Broker) compacted() []cleaner.Target {
 func (b *Broker) follow(_, image *metadata.Image, d metadata.Delta) {
 	b.applier.Apply(d)
 	b.counts.events.Follow(b.api.NodeID, d)
+	b.reportUnclean(d)
 	for _, c := range d.Topics {
 		if c.New == nil {
 			b.topics.Forget(c.Old.ID)

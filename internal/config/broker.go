@@ -78,6 +78,8 @@ type Broker struct {
 	ReplicaFetchResponseMaxBytes int32         // replica.fetch.response.max.bytes.
 	ReplicaFetchBackoff          time.Duration // replica.fetch.backoff.ms.
 	ReplicaSocketTimeout         time.Duration // replica.socket.timeout.ms.
+	LeaderThrottledRate          int64         // leader.replication.throttled.rate.
+	FollowerThrottledRate        int64         // follower.replication.throttled.rate.
 
 	// Replication and metadata.
 	ReplicaLagTimeMax          time.Duration // replica.lag.time.max.ms.

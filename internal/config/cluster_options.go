@@ -2,7 +2,26 @@ package config
 
 // clusterOptions are the rows of what matters with several brokers only.
 func clusterOptions() []Option {
-	return append(livenessOptions(), fetcherOptions()...)
+	return append(append(livenessOptions(), fetcherOptions()...), throttleOptions()...)
+}
+
+func throttleOptions() []Option {
+	const noBound = "9223372036854775807"
+	return []Option{
+		{
+			Name: "leader.replication.throttled.rate", Type: Long, Default: noBound, Check: atLeast(1),
+			Update: ClusterWide, broker: func(b *Broker) any { return &b.LeaderThrottledRate },
+			Doc: "How many bytes a second a broker sends to followers that are not in sync, of the " +
+				"partitions in leader.replication.throttled.replicas. kafka-reassign-partitions.sh " +
+				"--throttle sets it.",
+		},
+		{
+			Name: "follower.replication.throttled.rate", Type: Long, Default: noBound, Check: atLeast(1),
+			Update: ClusterWide, broker: func(b *Broker) any { return &b.FollowerThrottledRate },
+			Doc: "How many bytes a second a broker copies of the partitions in " +
+				"follower.replication.throttled.replicas in which it is not in sync.",
+		},
+	}
 }
 
 func livenessOptions() []Option {

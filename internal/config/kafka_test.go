@@ -53,6 +53,8 @@ func TestOptionsAreKafkas(t *testing.T) {
 		"idempotency.window.ms": true, "idempotency.max.keys": true, "idempotency.max.keys.per.broker": true,
 	}
 	kafka := readKafkaOptions(t)
+	// Kafka has these too, among the options that can't be set at a start.
+	ours["leader.replication.throttled.rate"], ours["follower.replication.throttled.rate"] = true, true
 	ours["metrics.partition.series.max"], ours["metrics.group.series.max"] = true, true
 	for scope, theirs := range kafka {
 		for o := range config.Options(scope) {

@@ -39,7 +39,9 @@ type Topic struct {
 	MaxCompactionLagMs     int64   // max.compaction.lag.ms.
 	MinCleanableDirtyRatio float64 // min.cleanable.dirty.ratio.
 
-	UncleanLeaderElectionEnable bool // unclean.leader.election.enable.
+	UncleanLeaderElectionEnable bool     // unclean.leader.election.enable.
+	LeaderThrottledReplicas     []string // leader.replication.throttled.replicas.
+	FollowerThrottledReplicas   []string // follower.replication.throttled.replicas.
 }
 
 // cleanupPolicy is cleanup.policy; with neither, everything is kept for ever.

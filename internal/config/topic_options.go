@@ -252,18 +252,17 @@ func compressionOptions() []Option {
 }
 
 func replicationOptions() []Option {
-	throttled := func(whose string) Option {
+	throttled := func(whose string, field func(*Topic) any) Option {
 		return Option{
 			Name: whose + ".replication.throttled.replicas", Type: List,
-			Check: throttledReplicas(), Stored: true,
-			Doc: "Kept and shown without effect while partitions have one replica: the replicas " +
-				"whose replication is throttled on the " + whose + "'s side, as " +
-				"partition:broker, or * for all.",
+			Check: throttledReplicas(), topic: field,
+			Doc: "The replicas whose copying " + whose + ".replication.throttled.rate bounds on the " +
+				whose + "'s side, as partition:broker, or * for all. Replicas in sync are never bound.",
 		}
 	}
 	return []Option{
-		throttled("follower"),
-		throttled("leader"),
+		throttled("follower", func(t *Topic) any { return &t.FollowerThrottledReplicas }),
+		throttled("leader", func(t *Topic) any { return &t.LeaderThrottledReplicas }),
 		{
 			Name: "unclean.leader.election.enable", Type: Boolean, Default: "false",
 			Synonyms: []Synonym{{Name: "unclean.leader.election.enable", Default: "false"}},

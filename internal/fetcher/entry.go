@@ -113,9 +113,13 @@ func (l *loop) appendTo(e *entry, rp *kmsg.FetchResponseTopicPartition) bool {
 		return false
 	}
 	l.worked(e)
+	e.p.NoteCopied(len(rp.RecordBatches), l.f.o.Now())
 	e.p.InContact(e.epoch, &l.contact)
 	if highWatermark := e.p.HighWatermark(); highWatermark != before.HighWatermark && e.readers {
 		l.session.note(e)
+	}
+	if e.p.Log().LogStartOffset() != before.LogStartOffset {
+		l.session.note(e) // Somebody may wait for it: DeleteRecords.
 	}
 	if e.at.Offset = end; end == before.Offset {
 		return false

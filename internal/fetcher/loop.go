@@ -216,9 +216,13 @@ func (l *loop) locate() {
 		switch {
 		case errors.Is(err, partition.ErrNotFollower) || errors.Is(err, partition.ErrDeleted):
 			l.putOff(e) // Follow is about to say so.
+		case errors.Is(err, partition.ErrDamaged):
+			l.putOff(e) // Another replica takes its place.
 		case err != nil:
 			l.fail(e, "where the log ends is not known", err)
 		case !at.Synced:
+			l.putOff(e)
+		case !e.p.MayCopy(l.f.o.Now()):
 			l.putOff(e)
 		default:
 			e.at = at

@@ -54,8 +54,10 @@ func leading(t *testing.T, partitions int, isr []kafka.BrokerID, test func(t *te
 				id := kafka.TopicIDPartition{ID: kafka.TopicID{1}, Partition: int32(i)}
 				p, err := partition.New(partition.Options{
 					Topic: "orders", ID: id, Self: 1, Settings: partition.Settings{MaxLag: maxLag}, Wants: l.changes.Want,
-				}, func(onDurable func(kafka.Offset), onFailed func(error)) (*commitlog.Log, error) {
-					return dir.Log(id, commitlog.Options{Config: commitlog.DefaultConfig(), OnDurable: onDurable, OnFailed: onFailed})
+				}, func(c partition.Callbacks) (*commitlog.Log, error) {
+					return dir.Log(id, commitlog.Options{
+						Config: commitlog.DefaultConfig(), OnDurable: c.OnDurable, OnFailed: c.OnFailed,
+					})
 				})
 				if err != nil {
 					t.Fatal(err)
@@ -254,8 +256,12 @@ func TestFollowersAreLookedAt(t *testing.T) {
 	leading(t, 1, []kafka.BrokerID{1, 2}, func(t *testing.T, l *leader) {
 		<-time.After(3 * maxLag) // It has never fetched.
 		asked := l.asked()
-		if len(asked) != 1 || len(asked[0].Topics[0].Partitions[0].NewISR) != 1 || l.inSync(0) != 1 {
-			t.Errorf("%d requests, %d in sync", len(asked), l.inSync(0))
+		if len(asked) != 1 || len(asked[0].Topics[0].Partitions[0].NewISR) != 1 {
+			t.Errorf("%d requests", len(asked))
+		}
+		l.lead(l.table.Get("orders", 0), 3, 6, []kafka.BrokerID{1})
+		if l.inSync(0) != 1 {
+			t.Errorf("%d in sync when the metadata has it", l.inSync(0))
 		}
 	})
 }

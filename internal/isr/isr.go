@@ -13,6 +13,8 @@
 //
 //	highWatermark = least synced log end offset in the maximal ISR, once that
 //	                has passed the highWatermark known before; it never falls
+//	it stands still while the ISR is smaller than min.insync.replicas, and while
+//	replicas outside of the ISR are eligible to lead (KIP-966)
 //	isr is a subset of maximalISR, which is a subset of the assigned replicas
 //	the leader itself is always in both
 //
@@ -24,6 +26,11 @@
 //     would let one in that lacks acknowledged records, and elect it later.
 //   - A change that nobody has answered is neither forgotten nor taken for done:
 //     the controller may have granted it, and the answer may be lost.
+//   - The high watermark moves on while fewer replicas are in sync than
+//     min.insync.replicas asks for, and then the last of them fails too: one of those
+//     that left before it could not lead without losing what readers saw. So it stands
+//     still, and they can (KIP-966). Who is eligible the metadata says, not an answer
+//     of the controller: a smaller ISR counts only when both are known.
 //   - A fetch of an earlier registration of a broker (KIP-903) may have been on
 //     its way since before that broker lost its disk. It counts for nothing.
 //
@@ -52,6 +59,8 @@ type Options struct {
 	Self           kafka.BrokerID
 	Replicas       []kafka.BrokerID // Assigned replicas; copied.
 	ISR            []kafka.BrokerID // Committed ISR; copied.
+	Eligible       []kafka.BrokerID // Who may lead beside the ISR; copied.
+	MinInSync      int              // min.insync.replicas.
 	PartitionEpoch kafka.PartitionEpoch
 	HighWatermark  kafka.Offset  // Known from before; the new one starts here.
 	LogEndOffset   kafka.Offset  // The leader's log end, synced or not.
@@ -65,6 +74,7 @@ type replica struct {
 	id           kafka.BrokerID
 	brokerEpoch  kafka.BrokerEpoch // Of its last fetch.
 	syncedEnd    kafka.Offset      // Unknown is kafka.NoOffset.
+	logStart     kafka.Offset      // The same.
 	lastCaughtUp time.Time
 	// lastFetchEnd is the leader's log end at the previous fetch: a follower
 	// that reaches it was caught up at the time of that fetch, however fast
@@ -95,6 +105,8 @@ type Fetch struct {
 	BrokerEpoch kafka.BrokerEpoch
 	// SyncedEnd is where it fetches on: everything below is on its disk.
 	SyncedEnd kafka.Offset
+	// LogStartOffset is where its log begins; kafka.NoOffset if it did not say.
+	LogStartOffset kafka.Offset
 	// LogEndOffset is where the leader's log ends now.
 	LogEndOffset kafka.Offset
 	// Eligible says that the broker may become a member: it is not fenced, and
@@ -117,6 +129,12 @@ type Leader struct {
 	// acknowledged under an earlier epoch lies below.
 	epochStart kafka.Offset
 	maxLag     time.Duration
+	minInSync  int
+	eligible   []kafka.BrokerID
+	// resigning says that the leader wants to be out of the ISR, and others to lead;
+	// after a refusal not before a time.
+	resigning       bool
+	resignNotBefore time.Time
 }
 
 // NewLeader starts a leader's view.
@@ -129,6 +147,8 @@ func NewLeader(o Options) *Leader {
 		logEndOffset:   o.LogEndOffset,
 		epochStart:     o.LogEndOffset,
 		maxLag:         o.MaxLag,
+		minInSync:      o.MinInSync,
+		eligible:       slices.Clone(o.Eligible),
 	}
 	for _, id := range o.Replicas {
 		r := newReplica(id)
@@ -146,7 +166,7 @@ func NewLeader(o Options) *Leader {
 }
 
 func newReplica(id kafka.BrokerID) replica {
-	return replica{id: id, syncedEnd: kafka.NoOffset, brokerEpoch: NoBrokerEpoch}
+	return replica{id: id, syncedEnd: kafka.NoOffset, logStart: kafka.NoOffset, brokerEpoch: NoBrokerEpoch}
 }
 
 // HighWatermark returns the first offset not known to be on every member of
@@ -193,7 +213,7 @@ func (l *Leader) Fetched(f Fetch) (moved bool, wanted *Change, err error) {
 		return false, nil, ErrStaleFetch
 	}
 	l.logEndOffset = max(l.logEndOffset, f.LogEndOffset)
-	r.brokerEpoch, r.syncedEnd = f.BrokerEpoch, f.SyncedEnd
+	r.brokerEpoch, r.syncedEnd, r.logStart = f.BrokerEpoch, f.SyncedEnd, f.LogStartOffset
 	switch {
 	case f.SyncedEnd >= l.logEndOffset:
 		r.lastCaughtUp = f.Now
@@ -207,7 +227,7 @@ func (l *Leader) Fetched(f Fetch) (moved bool, wanted *Change, err error) {
 		l.check()
 		return moved, l.Wanted(), nil
 	}
-	return moved, nil, nil
+	return moved, l.maybeResign(f.Now), nil
 }
 
 // isInSync reports whether a follower may join: it has everything that can have
@@ -230,6 +250,9 @@ func (l *Leader) Tick(logEndOffset kafka.Offset, now time.Time) *Change {
 	}
 	if l.pending != nil {
 		return nil
+	}
+	if c := l.maybeResign(now); c != nil {
+		return c
 	}
 	var stay []kafka.BrokerID
 	for _, id := range l.isr {
@@ -272,6 +295,69 @@ func (l *Leader) Committed(replicas, isr []kafka.BrokerID, partitionEpoch kafka.
 	return l.maybeAdvance()
 }
 
+// Decision is the state of a partition as the metadata has it.
+type Decision struct {
+	Replicas       []kafka.BrokerID
+	ISR            []kafka.BrokerID
+	Eligible       []kafka.BrokerID
+	PartitionEpoch kafka.PartitionEpoch
+}
+
+// Learned records what the metadata says; an older state is ignored. It reports whether
+// the high watermark moved.
+func (l *Leader) Learned(d Decision) bool {
+	if d.PartitionEpoch < l.partitionEpoch {
+		return false
+	}
+	l.eligible = slices.Clone(d.Eligible)
+	if d.PartitionEpoch == l.partitionEpoch {
+		return l.maybeAdvance()
+	}
+	return l.Committed(d.Replicas, d.ISR, d.PartitionEpoch)
+}
+
+// SetMinInSync replaces min.insync.replicas. It reports whether the high watermark
+// moved.
+func (l *Leader) SetMinInSync(n int) bool {
+	l.minInSync = n
+	return l.maybeAdvance()
+}
+
+// Resign has the leader want others to lead, and not to be in the ISR any more: with the
+// change that is returned, or later, when others are in sync.
+func (l *Leader) Resign(now time.Time) *Change {
+	l.resigning = true
+	return l.maybeResign(now)
+}
+
+// HandOver is Resign, once, for a leader whose disk does not answer, if another can lead:
+// it is alive and has on its disk what the leader waits for. Where all disks hang, or
+// there is nothing to wait for, it is better to stay.
+func (l *Leader) HandOver(logEndOffset kafka.Offset, alive func(kafka.BrokerID) bool, now time.Time) *Change {
+	l.logEndOffset = max(l.logEndOffset, logEndOffset)
+	self := l.find(l.self).syncedEnd
+	if l.pending != nil || self >= l.logEndOffset {
+		return nil
+	}
+	able := slices.ContainsFunc(l.isr, func(id kafka.BrokerID) bool {
+		return id != l.self && l.find(id).syncedEnd > self && alive(id)
+	})
+	if !able {
+		return nil
+	}
+	c := l.Resign(now)
+	l.resigning = false
+	return c
+}
+
+func (l *Leader) maybeResign(now time.Time) *Change {
+	if !l.resigning || l.pending != nil || len(l.isr) < 2 || now.Before(l.resignNotBefore) {
+		return nil
+	}
+	l.pending = slices.DeleteFunc(slices.Clone(l.isr), func(id kafka.BrokerID) bool { return id == l.self })
+	return l.Wanted()
+}
+
 // assign keeps what is known of the replicas that stay.
 func (l *Leader) assign(replicas []kafka.BrokerID) {
 	next := make([]replica, 0, len(replicas))
@@ -296,7 +382,7 @@ func (l *Leader) Refused(partitionEpoch kafka.PartitionEpoch, notBefore time.Tim
 			l.find(id).notBefore = notBefore
 		}
 	}
-	l.pending = nil
+	l.pending, l.resignNotBefore = nil, notBefore
 }
 
 // SyncedEnd returns what a replica has acknowledged, or kafka.NoOffset.
@@ -307,9 +393,30 @@ func (l *Leader) SyncedEnd(id kafka.BrokerID) kafka.Offset {
 	return kafka.NoOffset
 }
 
+// held reports whether the high watermark stands still.
+func (l *Leader) held() bool {
+	return len(l.eligible) > 0 || len(l.isr) < min(l.minInSync, len(l.replicas))
+}
+
+// LowWatermark returns the offset below which no replica that is alive has records any
+// more: the least log start offset of all, the leader's own among them. It is
+// kafka.NoOffset while one has not said where its log begins.
+func (l *Leader) LowWatermark(own kafka.Offset, alive func(kafka.BrokerID) bool) kafka.Offset {
+	low := own
+	for i := range l.replicas {
+		if r := &l.replicas[i]; r.id != l.self && alive(r.id) {
+			low = min(low, r.logStart)
+		}
+	}
+	return low
+}
+
 // maybeAdvance raises the high watermark to the least synced end of the
-// maximal ISR and reports whether it moved.
+// maximal ISR, unless it is held, and reports whether it moved.
 func (l *Leader) maybeAdvance() bool {
+	if l.held() {
+		return false
+	}
 	least := l.find(l.self).syncedEnd
 	for i := range l.replicas {
 		r := &l.replicas[i]

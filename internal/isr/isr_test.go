@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,6 +63,24 @@ func TestScripts(t *testing.T) {
 					l.Committed(nil, brokers(args[1:]), kafka.PartitionEpoch(args[0]))
 				case "assigned": // assigned epoch replicas...; the ISR stays
 					l.Committed(brokers(args[1:]), l.ISR(), kafka.PartitionEpoch(args[0]))
+				case "learned": // learned epoch isr-size isr... eligible...; the replicas stay
+					ids := brokers(args[2:])
+					l.Learned(isr.Decision{
+						ISR: ids[:args[1]], Eligible: ids[args[1]:], PartitionEpoch: kafka.PartitionEpoch(args[0]),
+					})
+				case "min": // min in-sync replicas
+					l.SetMinInSync(int(args[0]))
+				case "resign":
+					want = l.Resign(now)
+				case "hand-over": // hand-over end dead...
+					want = l.HandOver(kafka.Offset(args[0]), except(args[1:]), now)
+				case "begins": // begins broker end log-start
+					_, want, err = l.Fetched(isr.Fetch{
+						From: kafka.BrokerID(args[0]), SyncedEnd: kafka.Offset(args[1]), LogStartOffset: kafka.Offset(args[2]),
+						Eligible: true, Now: now,
+					})
+				case "low": // low own dead...
+					fmt.Fprintf(&out, "low watermark %d\n", l.LowWatermark(kafka.Offset(args[0]), except(args[1:])))
 				case "refused": // refused epoch seconds
 					l.Refused(kafka.PartitionEpoch(args[0]), now.Add(time.Duration(args[1])*time.Second))
 				default:
@@ -82,6 +101,11 @@ func TestScripts(t *testing.T) {
 			return out.String()
 		})
 	})
+}
+
+// except says of all brokers but some that they are alive.
+func except(dead []int64) func(kafka.BrokerID) bool {
+	return func(id kafka.BrokerID) bool { return !slices.Contains(dead, int64(id)) }
 }
 
 func members(c *isr.Change) []kafka.BrokerID {

@@ -19,6 +19,7 @@ type Events struct {
 	cleaned, cleanFailed, uncleanable     atomic.Uint64
 	reclaimedBytes                        atomic.Uint64
 	isrShrinks, isrExpansions             atomic.Uint64
+	electedClean, electedUnclean          atomic.Uint64
 }
 
 // Storage returns events of storage that are counted and passed on.
@@ -106,7 +107,7 @@ func (e cleanerEvents) Failed(id kafka.TopicIDPartition, err error) {
 }
 
 // Follow counts the changes of in-sync replicas in a change of the metadata, of
-// partitions that self leads.
+// partitions that self leads, and the elections that self has won.
 func (e *Events) Follow(self kafka.BrokerID, d metadata.Delta) {
 	for _, c := range d.Topics {
 		if c.Old == nil || c.New == nil {
@@ -116,8 +117,18 @@ func (e *Events) Follow(self kafka.BrokerID, d metadata.Delta) {
 			before, after := &c.Old.Partitions[i], &c.New.Partitions[i]
 			if after.Leader == self {
 				e.noteISR(before.ISR, after.ISR)
+				e.noteElection(before, after)
 			}
 		}
+	}
+}
+
+func (e *Events) noteElection(before, after *metadata.Partition) {
+	switch {
+	case after.ElectedUnclean(before):
+		e.electedUnclean.Add(1)
+	case after.LeaderEpoch != before.LeaderEpoch && after.Leader != before.Leader:
+		e.electedClean.Add(1)
 	}
 }
 
@@ -143,6 +154,8 @@ func (e *Events) collect(to *scrape) {
 	to.counter("strandline_storage_disk_full_total", float64(e.diskFull.Load()))
 	to.counter("strandline_storage_alarms_total", float64(e.alarms.Load()))
 	to.counter("strandline_storage_problems_total", float64(e.problems.Load()))
+	to.counter("strandline_leader_elections_total", float64(e.electedClean.Load()), "kind", "clean")
+	to.counter("strandline_leader_elections_total", float64(e.electedUnclean.Load()), "kind", "unclean")
 	to.counter("strandline_cleaner_passes_total", float64(e.cleaned.Load()), "outcome", "done")
 	to.counter("strandline_cleaner_passes_total", float64(e.cleanFailed.Load()), "outcome", "failed")
 	to.counter("strandline_cleaner_passes_total", float64(e.uncleanable.Load()), "outcome", "refused")

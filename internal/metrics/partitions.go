@@ -21,6 +21,8 @@ type topicSum struct {
 // partitionSums add up all partitions.
 type partitionSums struct {
 	all, led, underReplicated, underMin, offline, corrupt int
+	copiedIn, copiedOut                                   uint64
+	behind                                                int64
 }
 
 // collectPartitions walks the partitions once.
@@ -55,6 +57,9 @@ func (s *Sources) collectPartitions(to *scrape) {
 	to.gauge("strandline_partitions_under_min_in_sync", float64(sums.underMin))
 	to.gauge("strandline_partitions_offline", float64(sums.offline))
 	to.gauge("strandline_partitions_corrupt", float64(sums.corrupt))
+	to.counter("strandline_replication_received_bytes_total", float64(sums.copiedIn))
+	to.counter("strandline_replication_sent_bytes_total", float64(sums.copiedOut))
+	to.gauge("strandline_replication_max_lag_records", float64(sums.behind))
 }
 
 // sorted returns the partitions in the order in which people look for them.
@@ -95,6 +100,11 @@ func (t *topicSum) add(sizeBytes int64, c partition.Traffic) {
 
 func (s *partitionSums) add(p *partition.Partition, replicas int) {
 	s.all++
+	t := p.Traffic()
+	s.copiedIn, s.copiedOut = s.copiedIn+t.CopiedIn, s.copiedOut+t.CopiedOut
+	if behind, follows := p.Behind(); follows {
+		s.behind = max(s.behind, behind)
+	}
 	if inSync, wanted, leads := p.InSync(); leads {
 		s.led++
 		if inSync < replicas {

@@ -120,6 +120,27 @@ func clusterMetrics() []Metric {
 			"Changes of in-sync replicas (change is shrink or expand) of partitions that this broker leads.",
 			"kafka.server:type=ReplicaManager,name=IsrShrinksPerSec and IsrExpandsPerSec",
 		},
+		{
+			"strandline_leader_elections_total", counter, labels("kind"),
+			"Elections that made this broker the leader of a partition: clean, or unclean, of a replica that was " +
+				"not in sync and may lack what was acknowledged.",
+			"kafka.controller:type=ControllerStats,name=LeaderElectionRateAndTimeMs and UncleanLeaderElectionsPerSec",
+		},
+		{
+			"strandline_replication_received_bytes_total", counter, nil,
+			"Bytes of record batches that this broker has copied from leaders.",
+			"kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesInPerSec",
+		},
+		{
+			"strandline_replication_sent_bytes_total", counter, nil,
+			"Bytes of record batches that followers were sent.",
+			"kafka.server:type=BrokerTopicMetrics,name=ReplicationBytesOutPerSec",
+		},
+		{
+			"strandline_replication_max_lag_records", gauge, nil,
+			"Largest number of offsets between a log here and its leader's high watermark, when that was heard of last.",
+			"kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
+		},
 	}
 }
 

@@ -3,6 +3,7 @@ package partition
 import (
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/strandline/strandline/internal/commitlog"
@@ -14,12 +15,15 @@ import (
 type Storage interface {
 	Log(kafka.TopicIDPartition, commitlog.Options) (*commitlog.Log, error)
 	Delete(kafka.TopicIDPartition) error
+	Quarantine(kafka.TopicIDPartition) error
 }
 
 // Applier makes the table follow the metadata image: it opens, leads, follows
 // and deletes partition replicas. Apply must be called for one image after the
 // other, by one goroutine at a time.
 type Applier struct {
+	mu sync.Mutex // Held by whoever changes the table.
+
 	Table   *Table
 	Self    kafka.BrokerID
 	Storage Storage
@@ -38,6 +42,16 @@ type Applier struct {
 	Wants func(*Partition)
 	// Eligible reports whether a broker may become a member of an ISR; nil for any.
 	Eligible func(kafka.BrokerID, kafka.BrokerEpoch) bool
+	// Alive reports whether a broker is not fenced; nil for any.
+	Alive func(kafka.BrokerID) bool
+	// Troubled is told of each replica whose log is damaged, and again when the metadata
+	// says something new of it (Mender.Note); nil for nobody.
+	Troubled func(*Partition)
+	// Marks keep high watermarks over a restart; nil for none.
+	Marks Marks
+	// Losing and Throttles are those of Options.
+	Losing    func(p *Partition, from, to kafka.Offset)
+	Throttles Throttles
 }
 
 // Apply follows a change of the image.
@@ -45,6 +59,8 @@ func (a *Applier) Apply(d metadata.Delta) {
 	if len(d.Topics) == 0 {
 		return
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var gone []*Partition
 	var led []*Partition
 	a.Table.Edit(func(e *Edit) {
@@ -111,9 +127,12 @@ func (a *Applier) open(
 ) (*Partition, error) {
 	return New(Options{
 		Topic: topic, ID: id, Self: a.Self, Settings: settings, Wants: a.Wants, Eligible: a.Eligible,
+		Alive: a.Alive, Troubled: a.Troubled, Marks: a.Marks, Losing: a.Losing, Throttles: a.Throttles,
 	},
-		func(onDurable func(kafka.Offset), onFailed func(error)) (*commitlog.Log, error) {
-			return a.Storage.Log(id, commitlog.Options{Config: config, OnDurable: onDurable, OnFailed: onFailed})
+		func(c Callbacks) (*commitlog.Log, error) {
+			return a.Storage.Log(id, commitlog.Options{
+				Config: config, OnDurable: c.OnDurable, OnFailed: c.OnFailed, OnDamaged: c.OnDamaged,
+			})
 		})
 }
 
@@ -121,8 +140,14 @@ func (a *Applier) open(
 // leads under a new epoch.
 func (a *Applier) lead(p *Partition, mp *metadata.Partition) bool {
 	led := p.Leads(kafka.NoLeaderEpoch) == nil
+	if p.Damaged() && a.Troubled != nil {
+		defer a.Troubled(p)
+	}
 	if mp.Leader != a.Self {
-		fresh, err := p.BecomeFollower(Following{Leader: mp.Leader, LeaderEpoch: mp.LeaderEpoch})
+		fresh, err := p.BecomeFollower(Following{
+			Leader: mp.Leader, LeaderEpoch: mp.LeaderEpoch,
+			ISR: mp.ISR, Eligible: mp.Eligible, PartitionEpoch: mp.PartitionEpoch,
+		})
 		if err != nil {
 			a.Logger.Error("leader not followed", "topic", p.topic, "partition", p.id.Partition,
 				"leader_epoch", mp.LeaderEpoch, "error", err)
@@ -137,7 +162,8 @@ func (a *Applier) lead(p *Partition, mp *metadata.Partition) bool {
 	}
 	fresh := !led || p.LeaderEpoch() != mp.LeaderEpoch
 	err := p.BecomeLeader(Leadership{
-		Replicas: mp.Replicas, ISR: mp.ISR, LeaderEpoch: mp.LeaderEpoch, PartitionEpoch: mp.PartitionEpoch,
+		Replicas: mp.Replicas, ISR: mp.ISR, Eligible: mp.Eligible,
+		LeaderEpoch: mp.LeaderEpoch, PartitionEpoch: mp.PartitionEpoch,
 	}, a.Now())
 	if err != nil {
 		a.Logger.Error("leadership not taken", "topic", p.topic, "partition", p.id.Partition,
@@ -162,6 +188,8 @@ func (a *Applier) moved(p *Partition) {
 // Reconfigure applies the topics' configuration anew, after the broker's
 // defaults have changed.
 func (a *Applier) Reconfigure(topics []*metadata.Topic) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, t := range topics {
 		config, settings := a.Configure(t)
 		for i := range t.Partitions {

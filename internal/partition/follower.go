@@ -15,6 +15,16 @@ import (
 type Following struct {
 	Leader      kafka.BrokerID
 	LeaderEpoch kafka.LeaderEpoch
+	// Who may be elected, as of a partition epoch: the ISR, and who is eligible beside it
+	// (KIP-966).
+	ISR, Eligible  []kafka.BrokerID
+	PartitionEpoch kafka.PartitionEpoch
+}
+
+// place is what the metadata says of a follower's partition beside its leader.
+type place struct {
+	isr, eligible  []kafka.BrokerID
+	partitionEpoch kafka.PartitionEpoch
 }
 
 // Contact is when a leader was last heard of, shared by the partitions that are
@@ -42,10 +52,13 @@ func (p *Partition) becomeFollowerLocked(f Following) (bool, error) {
 		return false, ErrDeleted
 	case f.LeaderEpoch < p.leaderEpoch:
 		return false, &FencedEpochError{f.LeaderEpoch, p.leaderEpoch}
-	case p.standing == following && p.leader == f.Leader && p.leaderEpoch == f.LeaderEpoch:
+	}
+	p.place = place{f.ISR, f.Eligible, f.PartitionEpoch}
+	if p.standing == following && p.leader == f.Leader && p.leaderEpoch == f.LeaderEpoch {
 		return false, nil
 	}
 	p.standing, p.leader, p.leaderEpoch = following, f.Leader, f.LeaderEpoch
+	p.shared.Store(true)
 	p.leadNoMoreLocked()
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
@@ -58,8 +71,14 @@ func (p *Partition) becomeFollowerLocked(f Following) (bool, error) {
 func (p *Partition) Following() (Following, bool) {
 	p.role.RLock()
 	defer p.role.RUnlock()
-	f := Following{p.leader, p.leaderEpoch}
-	return f, p.standing == following && p.leader != kafka.NoBroker && !p.broken.Load()
+	return p.followingLocked(), p.standing == following && p.leader != kafka.NoBroker && !p.broken.Load()
+}
+
+func (p *Partition) followingLocked() Following {
+	return Following{
+		Leader: p.leader, LeaderEpoch: p.leaderEpoch,
+		ISR: p.place.isr, Eligible: p.place.eligible, PartitionEpoch: p.place.partitionEpoch,
+	}
 }
 
 // followsLocked returns nil if the replica follows a leader of that epoch.
@@ -92,6 +111,9 @@ func (p *Partition) Position(epoch kafka.LeaderEpoch) (Position, error) {
 	defer p.role.RUnlock()
 	if err := p.followsLocked(epoch); err != nil {
 		return Position{}, err
+	}
+	if p.aside.damaged.Load() {
+		return Position{}, ErrDamaged
 	}
 	at := Position{
 		Offset: p.log.LogEndOffset(), LogStartOffset: p.log.LogStartOffset(),
@@ -141,6 +163,7 @@ func (p *Partition) AppendAsFollower(epoch kafka.LeaderEpoch, f Fetched) (kafka.
 		p.synced.advance(p.log.ReportedEnd())
 		p.appended.advance(end)
 	}
+	p.behind.Store(max(0, int64(f.HighWatermark-end)))
 	p.follow(min(f.HighWatermark, end))
 	if start := min(f.LogStartOffset, p.HighWatermark()); start > p.log.LogStartOffset() {
 		if err := p.log.FollowLogStart(start); err != nil {
@@ -223,6 +246,13 @@ func (p *Partition) RestartAt(epoch kafka.LeaderEpoch, start kafka.Offset) (Cut,
 
 func (p *Partition) cutLocked(to kafka.Offset, cut func(kafka.Offset) error) (Cut, error) {
 	c := Cut{From: p.log.LogEndOffset(), LostFrom: p.HighWatermark()}
+	if c.LostFrom > to && p.losing != nil {
+		p.losing(p, to, c.LostFrom)
+	}
+	if err := p.lowerHighWatermarkTo(to); err != nil {
+		c.To = c.From
+		return c, err
+	}
 	err := cut(to)
 	c.To = p.log.LogEndOffset()
 	p.progress.mu.Lock()

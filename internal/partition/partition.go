@@ -140,16 +140,24 @@ func (e *NotEnoughReplicasError) Error() string {
 type Settings struct {
 	MinInSync int
 	MaxLag    time.Duration // replica.lag.time.max.ms.
+	// Whom the broker's throttles bind.
+	LeaderThrottled, FollowerThrottled ThrottledReplicas
 }
 
 // Partition is one partition replica on this broker.
 type Partition struct {
-	topic    string
-	id       kafka.TopicIDPartition
-	self     kafka.BrokerID
-	log      *commitlog.Log
-	wants    func(*Partition)
-	eligible func(kafka.BrokerID, kafka.BrokerEpoch) bool
+	topic     string
+	id        kafka.TopicIDPartition
+	self      kafka.BrokerID
+	log       *commitlog.Log
+	wants     func(*Partition)
+	eligible  func(kafka.BrokerID, kafka.BrokerEpoch) bool
+	alive     func(kafka.BrokerID) bool
+	aside     aside
+	throttles Throttles
+	marks     Marks
+	losing    func(p *Partition, from, to kafka.Offset)
+	shared    atomic.Bool // Others have the partition too.
 
 	// role is held for reading by appends, so that a change of leadership
 	// waits for those under way and fences those to come.
@@ -159,6 +167,7 @@ type Partition struct {
 	leader      kafka.BrokerID
 	leaderEpoch kafka.LeaderEpoch
 	settings    Settings
+	place       place // Of a follower.
 
 	progress progress
 
@@ -168,12 +177,16 @@ type Partition struct {
 	// broken says that the log failed: the replica plays no part any more. It takes
 	// no lock to set, since the committer does, for which a truncation waits.
 	broken atomic.Bool
+	// behind is how many offsets below the leader's high watermark a follower's log ended
+	// when it heard of it last.
+	behind atomic.Int64
 	// contact is when the leader that is followed was heard of; nil if never.
 	contact atomic.Pointer[Contact]
 
 	waiters  waiters // For the high watermark.
 	appended waiters // For the log's end: followers.
 	synced   waiters // For the log's synced end: this broker's own fetcher.
+	deleting waiters // For the low watermark: DeleteRecords.
 	traffic  traffic
 }
 
@@ -205,22 +218,47 @@ type Options struct {
 	// Eligible reports whether a broker may become a member of an ISR: it is not
 	// fenced, and this is its registration. nil for any.
 	Eligible func(kafka.BrokerID, kafka.BrokerEpoch) bool
+	// Alive reports whether a broker is not fenced; nil for any.
+	Alive func(kafka.BrokerID) bool
+	// Troubled is called, without a lock of the partition's, when its log was found
+	// damaged: see Mender. It must not block. nil for nobody.
+	Troubled func(*Partition)
+	// Marks keep the high watermark over a restart; nil for none.
+	Marks Marks
+	// Losing is called before a follower's log is cut below its high watermark: what lies
+	// between may have been acknowledged. It may touch the partition's log alone. nil for
+	// nobody.
+	Losing func(p *Partition, from, to kafka.Offset)
+	// Throttles are the broker's.
+	Throttles Throttles
+}
+
+// Callbacks are what a log tells the partition.
+type Callbacks struct {
+	OnDurable func(kafka.Offset)
+	OnFailed  func(error)
+	OnDamaged func(error)
 }
 
 // LogOpener opens the log of a partition with the given callbacks.
-type LogOpener func(onDurable func(kafka.Offset), onFailed func(error)) (*commitlog.Log, error)
+type LogOpener func(Callbacks) (*commitlog.Log, error)
 
 // New opens the partition's log. The partition leads nothing until BecomeLeader.
 func New(o Options, open LogOpener) (*Partition, error) {
 	p := &Partition{
 		topic: o.Topic, id: o.ID, self: o.Self, settings: o.Settings, wants: o.Wants, eligible: o.Eligible,
+		alive: o.Alive, marks: o.Marks, losing: o.Losing, throttles: o.Throttles, aside: aside{troubled: o.Troubled},
 		leader: kafka.NoBroker, leaderEpoch: kafka.NoLeaderEpoch,
 	}
-	log, err := open(p.durable, p.failed)
+	log, err := open(Callbacks{OnDurable: p.durable, OnFailed: p.failed, OnDamaged: p.damaged})
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s-%d: %w", o.Topic, o.ID.Partition, err)
 	}
 	p.log = log
+	p.recallHighWatermark()
+	if err := log.Damaged(); err != nil {
+		p.aside.damaged.Store(true)
+	}
 	return p, nil
 }
 
@@ -254,6 +292,7 @@ func (p *Partition) LeaderEpoch() kafka.LeaderEpoch {
 type Leadership struct {
 	Replicas       []kafka.BrokerID
 	ISR            []kafka.BrokerID
+	Eligible       []kafka.BrokerID // KIP-966.
 	LeaderEpoch    kafka.LeaderEpoch
 	PartitionEpoch kafka.PartitionEpoch
 }
@@ -294,8 +333,11 @@ func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (fresh, move
 	}
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
+	p.shared.Store(len(l.Replicas) > 1)
 	if p.standing == leading && l.LeaderEpoch == p.leaderEpoch {
-		moved = p.progress.leader.Committed(l.Replicas, l.ISR, l.PartitionEpoch)
+		moved = p.progress.leader.Learned(isr.Decision{
+			Replicas: l.Replicas, ISR: l.ISR, Eligible: l.Eligible, PartitionEpoch: l.PartitionEpoch,
+		})
 		p.publishLocked()
 		return false, moved, nil
 	}
@@ -305,9 +347,10 @@ func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (fresh, move
 	p.standing, p.leader, p.leaderEpoch = leading, p.self, l.LeaderEpoch
 	p.contact.Store(nil)
 	p.progress.leader = isr.NewLeader(isr.Options{
-		Self: p.self, Replicas: l.Replicas, ISR: l.ISR, PartitionEpoch: l.PartitionEpoch,
-		HighWatermark: max(p.HighWatermark(), p.log.LogStartOffset()),
-		LogEndOffset:  p.log.LogEndOffset(), SyncedEnd: p.log.ReportedEnd(),
+		Self: p.self, Replicas: l.Replicas, ISR: l.ISR, Eligible: l.Eligible, MinInSync: p.settings.MinInSync,
+		PartitionEpoch: l.PartitionEpoch,
+		HighWatermark:  max(p.HighWatermark(), p.log.LogStartOffset()),
+		LogEndOffset:   p.log.LogEndOffset(), SyncedEnd: p.log.ReportedEnd(),
 		MaxLag: p.settings.MaxLag, Now: now,
 	})
 	p.publishLocked()
@@ -321,6 +364,12 @@ func (p *Partition) publishLocked() {
 
 // Configure replaces the settings.
 func (p *Partition) Configure(s Settings) {
+	if p.configure(s) {
+		p.waiters.advance(p.HighWatermark())
+	}
+}
+
+func (p *Partition) configure(s Settings) (moved bool) {
 	p.role.Lock()
 	defer p.role.Unlock()
 	p.settings = s
@@ -328,7 +377,10 @@ func (p *Partition) Configure(s Settings) {
 	defer p.progress.mu.Unlock()
 	if p.progress.leader != nil {
 		p.progress.leader.SetMaxLag(s.MaxLag)
+		moved = p.progress.leader.SetMinInSync(s.MinInSync)
+		p.publishLocked()
 	}
+	return moved
 }
 
 // Resign ends leadership, or following, and wakes everything that waits, so that
@@ -355,6 +407,7 @@ func (p *Partition) wakeAll() {
 	p.waiters.wakeAll()
 	p.appended.wakeAll()
 	p.synced.wakeAll()
+	p.deleting.wakeAll()
 }
 
 // Leads returns nil if this broker leads the partition under the epoch the

@@ -17,11 +17,13 @@ type ReplicaFetch struct {
 	LeaderEpoch kafka.LeaderEpoch
 	// From is its synced log end, and LastEpoch the epoch of the record before, or
 	// kafka.NoLeaderEpoch.
-	From        kafka.Offset
-	LastEpoch   kafka.LeaderEpoch
-	MaxBytes    int
-	MinOneBatch bool // Return the first batch even if it is larger than MaxBytes.
-	Now         time.Time
+	From      kafka.Offset
+	LastEpoch kafka.LeaderEpoch
+	// LogStartOffset is where its log begins; kafka.NoOffset if it did not say.
+	LogStartOffset kafka.Offset
+	MaxBytes       int
+	MinOneBatch    bool // Return the first batch even if it is larger than MaxBytes.
+	Now            time.Time
 }
 
 // ReadAsReplica answers a follower: with whole batches from where its log ends, up
@@ -63,8 +65,12 @@ func (p *Partition) readAsReplica(f ReplicaFetch) (r ReadResult, wants bool, err
 	if moved {
 		p.waiters.advance(r.HighWatermark)
 	}
-	if f.From < end {
-		r.Chunk, err = p.log.Read(f.From, f.MaxBytes, end, f.MinOneBatch)
+	p.noteLogStart()
+	may, counts := p.sends(r.Outside, f.Now)
+	if f.From < end && may {
+		if r.Chunk, err = p.log.Read(f.From, f.MaxBytes, end, f.MinOneBatch); counts {
+			p.throttles.Leader.Spend(r.Chunk.Size(), f.Now)
+		}
 	}
 	return r, wants, err
 }
@@ -93,7 +99,7 @@ func (p *Partition) acknowledge(f ReplicaFetch, end kafka.Offset, r *ReadResult)
 	defer p.progress.mu.Unlock()
 	moved, change, err := p.progress.leader.Fetched(isr.Fetch{
 		From: f.Replica, BrokerEpoch: f.BrokerEpoch, SyncedEnd: f.From, LogEndOffset: end,
-		Eligible: eligible, Now: f.Now,
+		LogStartOffset: f.LogStartOffset, Eligible: eligible, Now: f.Now,
 	})
 	if moved {
 		p.publishLocked()
@@ -115,7 +121,7 @@ func (p *Partition) WantedISR() (WantedISR, bool) {
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
 	if p.standing != leading || p.progress.leader == nil {
-		return WantedISR{}, false
+		return p.wantsOutLocked()
 	}
 	change := p.progress.leader.Wanted()
 	if change == nil {
@@ -146,10 +152,15 @@ func (p *Partition) checkLag(now time.Time) (leads, wants bool) {
 	return l.Replicas() > 1, l.Tick(p.log.LogEndOffset(), now) != nil
 }
 
-// ISRCommitted takes in what the controller answered to the leader of an epoch.
+// ISRCommitted takes in what the controller answered to the leader of an epoch. A smaller
+// ISR counts when the metadata has it, a moment later: only that says who is eligible
+// beside it, and the high watermark may have to stand still for them.
 func (p *Partition) ISRCommitted(under kafka.LeaderEpoch, members []kafka.BrokerID, at kafka.PartitionEpoch) {
 	p.role.RLock()
-	moved := p.decided(under, func(l *isr.Leader) bool { return l.Committed(nil, members, at) })
+	moved := p.decided(under, func(l *isr.Leader) bool {
+		left := slices.ContainsFunc(l.ISR(), func(id kafka.BrokerID) bool { return !slices.Contains(members, id) })
+		return !left && l.Committed(nil, members, at)
+	})
 	p.role.RUnlock()
 	p.regrouped(moved)
 }

@@ -27,6 +27,8 @@ type cluster struct {
 	image *metadata.Image
 	nodes map[kafka.BrokerID]*node
 	state metadata.Partition
+	// minInSync counts from the next change of the metadata on.
+	minInSync int
 }
 
 // node is one broker of a cluster.
@@ -45,7 +47,7 @@ var orders = kafka.TopicIDPartition{ID: kafka.TopicID{7}}
 // newCluster starts brokers whose partition is led by broker 1, with all in sync.
 func newCluster(t *testing.T, brokers ...kafka.BrokerID) *cluster {
 	t.Helper()
-	c := &cluster{t: t, image: &metadata.Image{}, nodes: map[kafka.BrokerID]*node{}}
+	c := &cluster{t: t, image: &metadata.Image{}, nodes: map[kafka.BrokerID]*node{}, minInSync: 1}
 	for _, id := range brokers {
 		c.nodes[id] = c.start(id, memfs.New())
 	}
@@ -74,7 +76,7 @@ func (c *cluster) start(id kafka.BrokerID, disk *memfs.FS) *node {
 		Table: partition.NewTable(), Self: id, Storage: dir, Logger: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return now },
 		Configure: func(*metadata.Topic) (commitlog.Config, partition.Settings) {
-			return commitlog.DefaultConfig(), partition.Settings{MinInSync: 2, MaxLag: time.Second}
+			return commitlog.DefaultConfig(), partition.Settings{MinInSync: c.minInSync, MaxLag: time.Second}
 		},
 		Wants: func(p *partition.Partition) { n.wants = append(n.wants, p) },
 		Moved: func(*partition.Partition) { n.moved++ },
@@ -522,6 +524,8 @@ func TestStaleFetches(t *testing.T) {
 func TestTooFewInSync(t *testing.T) {
 	c := newCluster(t, 1, 2)
 	info := c.produce(1, "a")
+	c.fetch(2)
+	c.minInSync = 2
 	c.shrink(1)
 	c.watermark(1, 1)
 	var few *partition.NotEnoughReplicasError
@@ -536,6 +540,45 @@ func TestTooFewInSync(t *testing.T) {
 		t.Errorf("reads do not go on: %d bytes, %v", r.Chunk.Size(), err)
 	}
 	r.Chunk.Release()
+}
+
+// TestHeldBelowMinInSync: below min.insync.replicas, and while others are eligible, the high
+// watermark stands still, so that who left has all that was acknowledged (KIP-966).
+func TestHeldBelowMinInSync(t *testing.T) {
+	c := newCluster(t, 1, 2)
+	c.image, _, _ = c.image.Apply(&metadata.LevelRaised{Level: 3})
+	c.minInSync = 2
+	c.produce(1, "a")
+	c.fetch(2)
+	c.state.Eligible = []kafka.BrokerID{2}
+	c.shrink(1)
+	c.produceAlone(1, "b")
+	c.watermark(1, 1)
+	c.minInSync = 1 // At this broker; the controller has still to say so.
+	c.state.LastEligible, c.state.Eligible = nil, []kafka.BrokerID{2}
+	c.change()
+	c.watermark(1, 1)
+	c.state.Eligible = nil
+	c.change()
+	c.watermark(1, 2)
+	c.minInSync = 2
+	c.change()
+	c.produceAlone(1, "c")
+	c.watermark(1, 2)
+	c.fetch(2)
+	c.shrink(1, 2)
+	c.watermark(1, 3)
+}
+
+// TestSmallerISRByAnAnswer: a smaller ISR counts when the metadata has it, which says who
+// is eligible beside it.
+func TestSmallerISRByAnAnswer(t *testing.T) {
+	c := newCluster(t, 1, 2)
+	c.produce(1, "a")
+	c.at(1).ISRCommitted(0, []kafka.BrokerID{1}, 1)
+	c.watermark(1, 0)
+	c.shrink(1)
+	c.watermark(1, 1)
 }
 
 // TestJoining: a follower that has caught up is wanted in, once.

@@ -12,6 +12,7 @@ import (
 // answer cost two additions each, however many records they hold.
 type traffic struct {
 	bytesIn, recordsIn, bytesOut, recordsOut atomic.Uint64
+	copiedIn, copiedOut                      atomic.Uint64
 }
 
 // Traffic is what went through a partition since it was opened here.
@@ -22,6 +23,9 @@ type Traffic struct {
 	// BytesOut are the batches that readers were sent, as stored. RecordsOut
 	// counts offsets: of a compacted log that is an upper bound.
 	BytesOut, RecordsOut uint64
+	// CopiedIn are the batches that were fetched from the leader, CopiedOut those that
+	// followers were sent; they count in none of the others.
+	CopiedIn, CopiedOut uint64
 }
 
 // Traffic returns the counts so far.
@@ -30,6 +34,7 @@ func (p *Partition) Traffic() Traffic {
 	return Traffic{
 		BytesIn: t.bytesIn.Load(), RecordsIn: t.recordsIn.Load(),
 		BytesOut: t.bytesOut.Load(), RecordsOut: t.recordsOut.Load(),
+		CopiedIn: t.copiedIn.Load(), CopiedOut: t.copiedOut.Load(),
 	}
 }
 
@@ -51,6 +56,13 @@ func (t *traffic) noteAppended(bs []record.Batch, info commitlog.AppendInfo) {
 func (p *Partition) NoteSent(bytes int, from, next kafka.Offset) {
 	p.traffic.bytesOut.Add(uint64(bytes))
 	p.traffic.recordsOut.Add(uint64(max(next-from, 0)))
+}
+
+// Behind returns how many offsets below the leader's high watermark a follower's log ended
+// when it heard of it last; false if the replica follows nobody.
+func (p *Partition) Behind() (int64, bool) {
+	_, follows := p.Following()
+	return p.behind.Load(), follows
 }
 
 // InSync returns how many replicas are in sync and how many there are to be;

@@ -1,0 +1,388 @@
+package fetcher_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/fetcher"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/vfs"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
+	"github.com/strandline/strandline/internal/vfs/memfs"
+)
+
+// stopClean stops a broker in order, and returns its disk.
+func (w *world) stopClean(id kafka.BrokerID) *memfs.FS {
+	w.t.Helper()
+	disk := w.crash(id, 100)
+	dir, err := commitlog.OpenDir(disk, commitlog.DirOptions{BallastBytes: -1, Fresh: commitlog.Meta{
+		ClusterID: "cluster", NodeID: id, DirectoryID: fmt.Sprint("directory-", id),
+	}})
+	w.must(err)
+	w.must(dir.Close(true))
+	return disk
+}
+
+// damage edits the first segment of a partition on a disk.
+func (w *world) damage(disk *memfs.FS, topic string, i int32, edit func(vfs.File, int64)) {
+	w.t.Helper()
+	id := kafka.TopicIDPartition{ID: w.state.Image().Topic(topic).ID, Partition: i}
+	f, err := disk.Open(commitlog.LogDir(id)+"/00000000000000000000.log", vfs.ReadWrite)
+	w.must(err)
+	size, err := f.Size()
+	w.must(err)
+	edit(f, size)
+	w.must(errors.Join(f.Sync(), f.Close()))
+}
+
+func flip(f vfs.File, size int64) {
+	b := make([]byte, 1)
+	_, _ = f.ReadAt(b, size/2)
+	b[0] ^= 1
+	_, _ = f.WriteAt(b, size/2)
+}
+
+func shorten(f vfs.File, size int64) { _ = f.Truncate(size / 2) }
+
+// inSync waits until a partition's ISR is as large as is wanted.
+func (w *world) inSync(topic string, n int) {
+	w.t.Helper()
+	for range 600 {
+		if len(w.members(topic, 0)) == n {
+			return
+		}
+		<-time.After(100 * time.Millisecond)
+	}
+	w.t.Fatalf("in sync: %v, want %d", w.members(topic, 0), n)
+}
+
+// leaderOf returns a partition's leader, as decided.
+func (w *world) leaderOf(topic string) kafka.BrokerID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state.Image().Topic(topic).Partitions[0].Leader
+}
+
+// readAll reads what a broker serves to consumers, from the log's start on, up to an error.
+func (w *world) readAll(id kafka.BrokerID, topic string) (map[kafka.Offset]string, error) {
+	w.t.Helper()
+	p := w.at(id, topic, 0)
+	values := map[kafka.Offset]string{}
+	for from := p.Log().LogStartOffset(); from < p.HighWatermark(); {
+		r, err := p.Read(partition.ReadOptions{
+			From: from, MaxBytes: 200, MinOneBatch: true, CurrentEpoch: kafka.NoLeaderEpoch, Source: partition.Anything,
+		})
+		if err != nil {
+			return values, err
+		}
+		data, err := r.Chunk.AppendTo(nil)
+		from = r.Chunk.NextOffset()
+		r.Chunk.Release()
+		w.must(err)
+		for offset, value := range valuesOf(w.t, data) {
+			values[offset] = value
+		}
+	}
+	return values, nil
+}
+
+func (w *world) fill(id kafka.BrokerID, topic string, n int) {
+	w.t.Helper()
+	for i := range n {
+		w.acked(id, topic, 0, w.produce(id, topic, 0, fmt.Sprint("value-", i)))
+	}
+}
+
+// intact checks that a broker serves n values, and all of them right.
+func (w *world) intact(id kafka.BrokerID, topic string, n int) {
+	w.t.Helper()
+	values, err := w.readAll(id, topic)
+	for range 20 { // A follower hears a moment later of the last ones.
+		if len(values) == n {
+			break
+		}
+		<-time.After(100 * time.Millisecond)
+		values, err = w.readAll(id, topic)
+	}
+	if err != nil || len(values) != n {
+		w.t.Errorf("broker %d serves %d values, want %d: %v", id, len(values), n, err)
+	}
+	for offset, value := range values {
+		if want := fmt.Sprint("value-", offset); value != want {
+			w.t.Errorf("broker %d serves %s at %d", id, value, offset)
+		}
+	}
+}
+
+// TestDamagedFollower: a follower whose log is damaged, on disk or found out by a reader,
+// is out of the ISR and not eligible before it touches anything; then the log is put
+// aside and fetched anew, without anybody's help.
+func TestDamagedFollower(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit      func(vfs.File, int64)
+		minInSync int
+	}{
+		"a bit":                         {flip, 1},
+		"a file that is cut":            {shorten, 1},
+		"below min.insync.replicas too": {shorten, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			replicated(t, 3, func(t *testing.T, w *world) {
+				w.topic.MinInSync = c.minInSync
+				w.create("orders", 1, 1, 2, 3)
+				w.configure("orders", fmt.Sprint(c.minInSync))
+				w.fill(1, "orders", 20)
+				disk := w.stopClean(3)
+				w.damage(disk, "orders", 0, c.edit)
+				w.restart(3, disk)
+				<-time.After(time.Second)
+				_, _ = w.readAll(3, "orders")
+				for range 200 {
+					p := w.at(3, "orders", 0)
+					electable := slices.Contains(w.partitionOf("orders").ISR, 3) || slices.Contains(w.partitionOf("orders").Eligible, 3)
+					if log := p.Log(); electable && !p.Damaged() && log.LogEndOffset() < 20 {
+						t.Fatalf("it may be elected with a log up to %d", log.LogEndOffset())
+					}
+					<-time.After(50 * time.Millisecond)
+				}
+				w.inSync("orders", 3)
+				w.same("orders", 0, 1, 2, 3)
+				w.intact(3, "orders", 20)
+				if _, err := disk.Stat("quarantine"); err != nil {
+					t.Error(err)
+				}
+				if n := strings.Count(w.log.String(), "put aside and is fetched anew"); n != 1 {
+					t.Errorf("%d lines say so", n)
+				}
+			})
+		})
+	}
+}
+
+// configure sets min.insync.replicas at the controller.
+func (w *world) configure(topic, minInSync string) {
+	w.t.Helper()
+	w.decide(&metadata.ConfigChanged{
+		Resource: metadata.Resource{Type: metadata.TopicResource, Name: topic},
+		Set:      map[string]string{"min.insync.replicas": minInSync},
+	})
+}
+
+func (w *world) partitionOf(topic string) metadata.Partition {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state.Image().Topic(topic).Partitions[0]
+}
+
+// TestDamagedLeader: a leader that finds damage answers with an error, never with wrong
+// bytes, has another lead, and is filled from that one.
+func TestDamagedLeader(t *testing.T) {
+	replicated(t, 3, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2, 3)
+		w.fill(1, "orders", 20)
+		disk := w.stopClean(1)
+		w.damage(disk, "orders", 0, flip)
+		w.restart(1, disk)
+		damaged := w.at(1, "orders", 0)
+		for range 600 {
+			values, err := w.readAll(1, "orders")
+			var corrupt *commitlog.CorruptionError
+			if err != nil && !errors.As(err, &corrupt) && !errors.Is(err, partition.ErrDeleted) {
+				t.Fatalf("reading what is damaged: %v", err)
+			}
+			for offset, value := range values {
+				if value != fmt.Sprint("value-", offset) {
+					t.Fatalf("it serves %s at %d", value, offset)
+				}
+			}
+			if w.at(1, "orders", 0) != damaged && len(w.members("orders", 0)) == 3 {
+				break
+			}
+			<-time.After(100 * time.Millisecond)
+		}
+		if leader := w.leaderOf("orders"); leader == 1 || !damaged.Damaged() {
+			t.Errorf("the damaged replica leads on: broker %d does", leader)
+		}
+		w.inSync("orders", 3)
+		w.same("orders", 0, 1, 2, 3)
+		w.intact(1, "orders", 20)
+	})
+}
+
+// TestDamagedAndAlone: where nobody else is in sync, a damaged replica keeps its log and
+// goes on with what is intact, until there is somebody.
+func TestDamagedAndAlone(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1)
+		w.fill(1, "orders", 20)
+		disk := w.stopClean(1)
+		w.damage(disk, "orders", 0, flip)
+		w.restart(1, disk)
+		_, err := w.readAll(1, "orders")
+		var corrupt *commitlog.CorruptionError
+		if !errors.As(err, &corrupt) {
+			t.Errorf("reading what is damaged: %v", err)
+		}
+		<-time.After(10 * time.Second)
+		if leader := w.leaderOf("orders"); leader != 1 || w.at(1, "orders", 0).Log().LogEndOffset() != 20 {
+			t.Errorf("broker %d leads", leader)
+		}
+	})
+}
+
+// TestHangingDisk: a leader whose disk does not answer gives the partition to a follower
+// that has what it waits for, in three seconds; where all disks hang nothing moves.
+func TestHangingDisk(t *testing.T) {
+	for name, all := range map[string]bool{"the leader's": false, "all": true} {
+		t.Run(name, func(t *testing.T) {
+			replicated(t, 3, func(t *testing.T, w *world) {
+				var hangs atomic.Bool
+				answer := make(chan struct{})
+				w.wrap = func(id kafka.BrokerID, disk *memfs.FS) vfs.FS {
+					return errorfs.Wrap(disk, func(op errorfs.Op) error {
+						if hangs.Load() && (all || id == 1) && op.Kind == errorfs.Sync {
+							<-answer
+						}
+						return nil
+					})
+				}
+				for id := kafka.BrokerID(1); id <= 3; id++ {
+					w.restart(id, w.crash(id, 100))
+				}
+				w.create("orders", 1, 1, 2, 3)
+				w.fill(1, "orders", 3)
+				hangs.Store(true)
+				info := w.produce(1, "orders", 0, "value-3")
+				<-time.After(3 * time.Second)
+				if moved := w.leaderOf("orders") != 1; moved == all {
+					t.Errorf("broker %d leads after three seconds", w.leaderOf("orders"))
+				}
+				err := w.at(1, "orders", 0).Acknowledged(info.LeaderEpoch, info.LastOffset+1)
+				if err == nil {
+					t.Error("acknowledged by a leader that has not synced it")
+				}
+				if !all {
+					leader := w.leaderOf("orders")
+					w.acked(leader, "orders", 0, w.produce(leader, "orders", 0, "value-4"))
+				}
+				hangs.Store(false)
+				close(answer)
+				w.inSync("orders", 3)
+				w.same("orders", 0, 1, 2, 3)
+			})
+		})
+	}
+}
+
+// TestHighWatermarkAfterARestart: a replica that comes back alone serves what it served
+// before: high watermarks are kept.
+func TestHighWatermarkAfterARestart(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.topic.MinInSync = 2
+		w.create("orders", 1, 1, 2)
+		w.configure("orders", "2")
+		w.fill(1, "orders", 20)
+		<-time.After(11 * time.Second) // Followers hear of it, and it is kept.
+		for id := kafka.BrokerID(1); id <= 2; id++ {
+			before := w.at(id, "orders", 0).HighWatermark()
+			if before != 20 {
+				t.Fatalf("high watermark %d of broker %d", before, id)
+			}
+		}
+		first, second := w.crash(1, 0), w.crash(2, 0)
+		w.restart(1, first)
+		w.intact(1, "orders", 20)
+		w.restart(2, second)
+		w.intact(2, "orders", 20)
+	})
+}
+
+// TestDeleteRecords: it is done when the followers that are alive begin where the leader
+// begins; one that is away is waited for until it is fenced.
+func TestDeleteRecords(t *testing.T) {
+	replicated(t, 3, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2, 3)
+		w.fill(1, "orders", 20)
+		<-time.After(time.Second)
+		p := w.at(1, "orders", 0)
+		await := func(to kafka.Offset, wait time.Duration) (kafka.Offset, error) {
+			ctx, cancel := context.WithTimeout(t.Context(), wait)
+			defer cancel()
+			w.must(p.DeleteRecords(to))
+			return p.AwaitLowWatermark(ctx, to)
+		}
+		begin := time.Now()
+		if low, err := await(7, time.Minute); err != nil || low != 7 {
+			t.Errorf("low watermark %d, %v", low, err)
+		}
+		if took := time.Since(begin); took > 100*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		for id := kafka.BrokerID(1); id <= 3; id++ {
+			if start := w.at(id, "orders", 0).Log().LogStartOffset(); start != 7 {
+				t.Errorf("the log of %d begins at %d", id, start)
+			}
+		}
+		disk := w.crash(3, 100)
+		if low, err := await(9, 5*time.Second); !errors.Is(err, context.DeadlineExceeded) || low != 7 {
+			t.Errorf("with a follower away: low watermark %d, %v", low, err)
+		}
+		w.mu.Lock()
+		b, _ := w.state.Image().Broker(3)
+		w.applyLocked([]metadata.Record{&metadata.BrokerChanged{ID: 3, Epoch: b.Epoch, Fenced: true}})
+		w.mu.Unlock()
+		if low, err := await(9, time.Minute); err != nil || low != 9 {
+			t.Errorf("without the fenced one: low watermark %d, %v", low, err)
+		}
+		w.restart(3, disk)
+		if low, err := await(11, time.Minute); err != nil || low != 11 {
+			t.Errorf("with all: low watermark %d, %v", low, err)
+		}
+	})
+}
+
+// TestThrottle: a replica that is listed and not in sync copies no faster than allowed;
+// members of the ISR do not wait.
+func TestThrottle(t *testing.T) {
+	for name, list := range map[string]func(*partition.Settings){
+		"at the leader": func(s *partition.Settings) {
+			s.LeaderThrottled.Some = []partition.ThrottledReplica{{Partition: 0, Broker: 1}}
+		},
+		"at the follower": func(s *partition.Settings) {
+			s.FollowerThrottled.Some = []partition.ThrottledReplica{{Partition: 0, Broker: 3}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			replicated(t, 3, func(t *testing.T, w *world) {
+				w.throttle = 2000
+				list(&w.topic)
+				w.create("orders", 1, 1, 2)
+				value := strings.Repeat("x", 900)
+				for range 40 {
+					info := w.produce(1, "orders", 0, value)
+					if took := w.acked(1, "orders", 0, info); took > time.Second {
+						t.Fatalf("a member of the ISR waits %v", took)
+					}
+				}
+				w.change("orders", 0, func(p *metadata.Partition) {
+					p.Replicas, p.Adding = []kafka.BrokerID{1, 2, 3}, []kafka.BrokerID{3}
+				})
+				begin := time.Now()
+				w.inSync("orders", 3)
+				if took := time.Since(begin); took < 10*time.Second || took > 40*time.Second {
+					t.Errorf("40 KB at 2 KB a second took %v", took)
+				}
+				w.acked(1, "orders", 0, w.produce(1, "orders", 0, value))
+			}, func(s *fetcher.Settings) { s.PartitionMaxBytes = 1000 })
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package partition
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/strandline/strandline/internal/isr"
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// A replica steps aside when it can't do its part, although its broker runs: its log is
+// damaged. It asks the controller to be out of the ISR and not eligible (package insync),
+// and another leads if there is one in sync. Then it may throw its log away (Mender). A
+// leader whose disk does not answer does the same, where others can do better (Watchdog).
+//
+// What would break without that order: a replica that is in the ISR, or eligible beside
+// it, may be elected at any moment, because it has all that was acknowledged. So it
+// touches nothing of its log before the metadata says that it is neither.
+
+// ErrDamaged says that the replica's log is damaged, so that it does not follow until it
+// was replaced.
+var ErrDamaged = errors.New("the replica's log is damaged")
+
+// aside is why a replica steps aside.
+type aside struct {
+	troubled func(*Partition)
+	damaged  atomic.Bool // Invariant: for good.
+}
+
+// damaged is the log's report that stored bytes are not what was written.
+func (p *Partition) damaged(error) {
+	// A read may hold the role: nothing that waits for it may be done here.
+	if !p.aside.damaged.Swap(true) && p.aside.troubled != nil {
+		p.aside.troubled(p)
+	}
+}
+
+// Damaged reports whether the replica's log is damaged.
+func (p *Partition) Damaged() bool { return p.aside.damaged.Load() }
+
+// HandOver has another replica lead, if one can do better than this one, whose disk does
+// not answer.
+func (p *Partition) HandOver(now time.Time) {
+	if p.handOver(now) && p.wants != nil {
+		p.wants(p)
+	}
+}
+
+func (p *Partition) handOver(now time.Time) bool {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	if p.standing != leading || p.progress.leader == nil {
+		return false
+	}
+	return p.progress.leader.HandOver(p.log.LogEndOffset(), p.isAlive, now) != nil
+}
+
+// StepAside asks for what a replica in trouble needs: that it leads no more, if others
+// are in sync, and that it is neither in sync nor eligible. It reports whether that is
+// so already.
+func (p *Partition) StepAside(now time.Time) bool {
+	wants, done := p.stepAside(now)
+	if wants && p.wants != nil {
+		p.wants(p)
+	}
+	return done
+}
+
+func (p *Partition) stepAside(now time.Time) (wants, done bool) {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	if p.standing == leading {
+		p.progress.mu.Lock()
+		defer p.progress.mu.Unlock()
+		return p.progress.leader != nil && p.progress.leader.Resign(now) != nil, false
+	}
+	_, wants = p.wantsOutLocked()
+	return wants, p.standing == following && p.leader != kafka.NoBroker && !p.electableLocked()
+}
+
+// electableLocked reports whether the metadata counts a follower among those who may
+// lead.
+func (p *Partition) electableLocked() bool {
+	return slices.Contains(p.place.isr, p.self) || slices.Contains(p.place.eligible, p.self)
+}
+
+// wantsOutLocked returns the ISR that a follower in trouble asks for: the same without
+// itself. It does not ask where nobody would be left.
+func (p *Partition) wantsOutLocked() (WantedISR, bool) {
+	if !p.aside.damaged.Load() || p.standing != following || !p.electableLocked() {
+		return WantedISR{}, false
+	}
+	want := WantedISR{p.leaderEpoch, isr.Change{PartitionEpoch: p.place.partitionEpoch}}
+	for _, id := range p.place.isr {
+		if id != p.self {
+			want.ISR = append(want.ISR, isr.Member{ID: id, BrokerEpoch: isr.NoBrokerEpoch})
+		}
+	}
+	return want, len(want.ISR) > 0
+}
+
+// mayBeReplaced reports whether the replica's log is damaged and nobody counts on it: it
+// follows a leader, under the epoch that is returned too, and may not be elected.
+func (p *Partition) mayBeReplaced() (Following, bool) {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	return p.followingLocked(), p.aside.damaged.Load() && !p.deleted && p.standing == following &&
+		p.leader != kafka.NoBroker && !p.electableLocked()
+}
