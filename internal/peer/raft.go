@@ -257,8 +257,9 @@ func (r *Raft) check(e *envelope, clusterID string) error {
 	case e.to.Directory != [16]byte{} && e.to.Directory != self.Directory:
 		return &RefusedError{kafka.ErrInvalidVoterKey, fmt.Sprintf(
 			"node %d is known with data directory %s and has %s: its data was replaced; "+
-				"remove it from the quorum, then it can join again",
-			self.ID, kafka.TopicID(e.to.Directory), kafka.TopicID(self.Directory))}
+				"remove it from the quorum, then it can join again; if that was meant, run, at another broker: "+
+				"strandline cluster remove-voter %d && strandline cluster add %d",
+			self.ID, kafka.TopicID(e.to.Directory), kafka.TopicID(self.Directory), self.ID, self.ID)}
 	}
 	return nil
 }

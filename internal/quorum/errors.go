@@ -73,8 +73,9 @@ type StrangerError struct {
 // Error implements error.
 func (e *StrangerError) Error() string {
 	return fmt.Sprintf("node %d comes with data directory %s, and the quorum knows it with %s: its data was "+
-		"replaced, and it counts for nothing until it is removed from the quorum and has joined again",
-		e.ID, kafka.TopicID(e.Directory), kafka.TopicID(e.Known))
+		"replaced, and it counts for nothing until it is removed from the quorum and has joined again; if that was meant, "+
+		"run: strandline cluster remove-voter %d && strandline cluster add %d",
+		e.ID, kafka.TopicID(e.Directory), kafka.TopicID(e.Known), e.ID, e.ID)
 }
 
 // MemberProblem is why a change of members can't be made.
