@@ -1,16 +1,20 @@
 package fetcher_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
 
@@ -20,6 +24,7 @@ type faults struct {
 	random  *rand.Rand
 	down    map[kafka.BrokerID]*memfs.FS // Disks of brokers that are down.
 	cut     map[[2]kafka.BrokerID]bool
+	rotten  bool // One disk has lost a bit, once.
 	clients sync.WaitGroup
 
 	seen     sync.Mutex
@@ -202,9 +207,54 @@ func (f *faults) revive(id kafka.BrokerID) {
 	if f.random.IntN(4) == 0 && !slices.Contains(f.members(faultTopic, 0), id) {
 		disk = memfs.New() // The old one broke.
 	}
+	f.maybeRot(id, disk)
 	delete(f.down, id)
 	f.restart(id, disk)
 	f.electIfNone()
+}
+
+// maybeRot flips a bit of a replica that is not in sync, once in a run: the others have
+// what it spoils.
+func (f *faults) maybeRot(id kafka.BrokerID, disk *memfs.FS) {
+	if f.rotten || f.random.IntN(3) > 0 || slices.Contains(f.members(faultTopic, 0), id) {
+		return
+	}
+	dir := commitlog.LogDir(kafka.TopicIDPartition{ID: f.state.Image().Topic(faultTopic).ID})
+	entries, err := disk.ReadDir(dir)
+	if err != nil {
+		return // A new disk.
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".log") {
+			continue
+		}
+		file, err := disk.Open(dir+"/"+e.Name(), vfs.ReadWrite)
+		f.must(err)
+		if size, err := file.Size(); err == nil && size > 0 {
+			at, b := f.random.Int64N(size), make([]byte, 1)
+			_, _ = file.ReadAt(b, at)
+			b[0] ^= 1 << f.random.IntN(8)
+			_, _ = file.WriteAt(b, at)
+			f.rotten = true
+		}
+		f.must(errors.Join(file.Sync(), file.Close()))
+	}
+}
+
+// mended waits until no replica has damage that a reader finds.
+func (f *faults) mended() {
+	for range 60 {
+		sound := true
+		for id := kafka.BrokerID(1); id <= 3; id++ {
+			_, err := f.readAll(id, faultTopic)
+			sound = sound && err == nil && !f.at(id, faultTopic, 0).Damaged()
+		}
+		if sound && len(f.partition().ISR) == 3 {
+			return
+		}
+		<-time.After(time.Second)
+	}
+	f.t.Error("a damaged replica is not mended")
 }
 
 // electIfNone has a member of the ISR lead a partition that nobody leads.
@@ -272,6 +322,7 @@ func (f *faults) heal() {
 		<-time.After(time.Second)
 	}
 	f.clients.Wait()
+	f.mended()
 	leader := f.partition().Leader
 	f.acked(leader, faultTopic, 0, f.produce(leader, faultTopic, 0, "last"))
 	if got := f.members(faultTopic, 0); len(got) != 3 {

@@ -76,8 +76,8 @@ type Saver interface {
 func (t *Table) watermarks() map[kafka.TopicIDPartition]kafka.Offset {
 	marks := map[kafka.TopicIDPartition]kafka.Offset{}
 	t.All(func(p *Partition) bool {
-		if hw := p.HighWatermark(); hw > 0 && p.shared.Load() {
-			marks[p.id] = hw
+		if highWatermark := p.HighWatermark(); highWatermark > 0 && p.shared.Load() {
+			marks[p.id] = highWatermark
 		}
 		return true
 	})
