@@ -130,10 +130,12 @@ func TestDamagedFollower(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit      func(vfs.File, int64)
 		minInSync int
+		eligible  bool // It is, and not in sync.
 	}{
-		"a bit":                         {flip, 1},
-		"a file that is cut":            {shorten, 1},
-		"below min.insync.replicas too": {shorten, 3},
+		"a bit":                         {flip, 1, false},
+		"a file that is cut":            {shorten, 1, false},
+		"below min.insync.replicas too": {shorten, 3, false},
+		"eligible":                      {shorten, 3, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			replicated(t, 3, func(t *testing.T, w *world) {
@@ -143,6 +145,11 @@ func TestDamagedFollower(t *testing.T) {
 				w.fill(1, "orders", 20)
 				disk := w.stopClean(3)
 				w.damage(disk, "orders", 0, c.edit)
+				if c.eligible {
+					w.change("orders", 0, func(p *metadata.Partition) {
+						p.ISR, p.Eligible = []kafka.BrokerID{1, 2}, []kafka.BrokerID{3}
+					})
+				}
 				w.restart(3, disk)
 				<-time.After(time.Second)
 				_, _ = w.readAll(3, "orders")
@@ -155,6 +162,9 @@ func TestDamagedFollower(t *testing.T) {
 					<-time.After(50 * time.Millisecond)
 				}
 				w.inSync("orders", 3)
+				if w.asked[3] == 0 {
+					t.Error("it did not ask to be out of those who may lead")
+				}
 				w.same("orders", 0, 1, 2, 3)
 				w.intact(3, "orders", 20)
 				if _, err := disk.Stat("quarantine"); err != nil {

@@ -51,6 +51,8 @@ type world struct {
 	deaf  map[kafka.BrokerID]bool // Brokers that hear of no decision.
 	// away says that no controller answers.
 	away bool
+	// asked counts the changes of ISRs that brokers asked for.
+	asked map[kafka.BrokerID]int
 }
 
 // node is one broker.
@@ -100,7 +102,7 @@ func replicated(t *testing.T, n int, test func(t *testing.T, w *world), change .
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			t: t, network: netx.NewMemory(), nodes: map[kafka.BrokerID]*node{}, deaf: map[kafka.BrokerID]bool{},
-			log: &lockedLog{}, settings: fetcher.DefaultSettings(), throttle: math.MaxInt64,
+			asked: map[kafka.BrokerID]int{}, log: &lockedLog{}, settings: fetcher.DefaultSettings(), throttle: math.MaxInt64,
 			topic: partition.Settings{MinInSync: 1, MaxLag: maxLag},
 			wrap:  func(_ kafka.BrokerID, disk *memfs.FS) vfs.FS { return disk },
 		}
@@ -297,6 +299,7 @@ func (n *node) AlterPartition(
 	if w.away || w.deaf[n.id] {
 		return nil, errors.New("no controller")
 	}
+	w.asked[n.id]++
 	resp, records := w.state.AlterPartition(req)
 	w.applyLocked(records)
 	return resp, nil
