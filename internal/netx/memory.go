@@ -31,8 +31,11 @@ type Memory struct {
 	listeners map[netip.AddrPort]*memoryListener
 	conns     map[*memoryConn]struct{}
 	delay     time.Duration
-	cut       map[[2]netip.Addr]bool
+	cut       map[route]bool
 }
+
+// route is a way that bytes take.
+type route struct{ from, to netip.Addr }
 
 // NewMemory returns an empty network.
 func NewMemory() *Memory {
@@ -40,7 +43,7 @@ func NewMemory() *Memory {
 		nextPort:  firstEphemeralPort,
 		listeners: map[netip.AddrPort]*memoryListener{},
 		conns:     map[*memoryConn]struct{}{},
-		cut:       map[[2]netip.Addr]bool{},
+		cut:       map[route]bool{},
 	}
 }
 
@@ -60,11 +63,21 @@ func (m *Memory) SetDelay(d time.Duration) {
 // Partition stops everything between two hosts: bytes on their connections
 // vanish from now on, as behind a switch that died, and dials hang until their
 // context ends.
-func (m *Memory) Partition(ip1, ip2 string) { m.setCut(ip1, ip2, true) }
+func (m *Memory) Partition(ip1, ip2 string) {
+	m.setCut(ip1, ip2, true)
+	m.setCut(ip2, ip1, true)
+}
 
-// Heal undoes Partition. Connections that lost bytes meanwhile stay broken:
-// they fail as if reset, since there is nobody to send the bytes again.
-func (m *Memory) Heal(ip1, ip2 string) { m.setCut(ip1, ip2, false) }
+// PartitionOneWay is Partition for what one host sends to another: what comes back
+// arrives. Dials hang in both directions, since a handshake needs both.
+func (m *Memory) PartitionOneWay(from, to string) { m.setCut(from, to, true) }
+
+// Heal undoes Partition, in both directions. Connections that lost bytes meanwhile
+// stay broken: they fail as if reset, since there is nobody to send the bytes again.
+func (m *Memory) Heal(ip1, ip2 string) {
+	m.setCut(ip1, ip2, false)
+	m.setCut(ip2, ip1, false)
+}
 
 // Reset breaks every connection between two hosts, as when one of them was
 // powered off and came back.
@@ -83,18 +96,18 @@ func (m *Memory) Reset(ip1, ip2 string) {
 	}
 }
 
-func (m *Memory) setCut(ip1, ip2 string, cut bool) {
-	pair := hostPair(netip.MustParseAddr(ip1), netip.MustParseAddr(ip2))
+func (m *Memory) setCut(from, to string, cut bool) {
+	r := route{netip.MustParseAddr(from), netip.MustParseAddr(to)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.cut[pair] = cut
+	m.cut[r] = cut
 }
 
-// path returns the delay between two hosts, and whether there is a way at all.
-func (m *Memory) path(a, b netip.Addr) (delay time.Duration, open bool) {
+// path returns the delay from one host to another, and whether there is a way at all.
+func (m *Memory) path(from, to netip.Addr) (delay time.Duration, open bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.delay, !m.cut[hostPair(a, b)]
+	return m.delay, !m.cut[route{from, to}]
 }
 
 // hostPair names two hosts in an order of its own.
@@ -183,7 +196,8 @@ func (h *memoryHost) dial(ctx context.Context, address string) (net.Conn, error)
 		return nil, err
 	}
 	m := h.memory
-	if _, open := m.path(h.addr, to.Addr()); !open {
+	_, there := m.path(h.addr, to.Addr())
+	if _, back := m.path(to.Addr(), h.addr); !there || !back {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}

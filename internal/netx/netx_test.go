@@ -221,6 +221,33 @@ func TestMemoryPartition(t *testing.T) {
 	})
 }
 
+// What one host sends to another can vanish alone: the way back is open.
+func TestMemoryPartitionOneWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := netx.NewMemory()
+		a, b := connect(t, m.Host("10.0.0.2"), m.Host("127.0.0.1"))
+		m.PartitionOneWay("10.0.0.2", "127.0.0.1")
+		_, _ = a.Write([]byte("lost"))
+		_ = b.SetReadDeadline(time.Now().Add(time.Hour))
+		if _, err := b.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("read over the cut: %v", err)
+		}
+		_, _ = b.Write([]byte("x"))
+		if _, err := a.Read(make([]byte, 1)); err != nil {
+			t.Errorf("the way back is cut too: %v", err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := m.Host("10.0.0.2").Dial(ctx, b.LocalAddr().String()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("dial over the cut: %v", err)
+		}
+		m.Heal("127.0.0.1", "10.0.0.2")
+		if _, err := m.Host("10.0.0.2").Dial(t.Context(), b.LocalAddr().String()); err != nil {
+			t.Errorf("dial after the cut was healed: %v", err)
+		}
+	})
+}
+
 func TestMemoryReset(t *testing.T) {
 	m := netx.NewMemory()
 	a, b := connect(t, m.Host("10.0.0.2"), m.Host("127.0.0.1"))
