@@ -1,6 +1,7 @@
 package controller_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -40,6 +41,38 @@ func TestRegistrationIsFenced(t *testing.T) {
 	resp = w.beat(2, func(r *kmsg.BrokerHeartbeatRequest) { r.BrokerEpoch-- })
 	if kafka.Code(resp.ErrorCode) != kafka.ErrStaleBrokerEpoch {
 		t.Errorf("an old process: %+v", resp)
+	}
+	w.checkReplayLaw()
+}
+
+// A broker that asks to be fenced, as its disk hangs, goes on leading what nobody else
+// can lead, for the sake of readers, and nothing more.
+func TestStepBack(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	w.create(topicOf("shared", 2, 2), topicOf("alone", 2, 1))
+	ledBy1 := func(topic string) func() string {
+		partitions := w.Image().Topic(topic).Partitions
+		i := slices.IndexFunc(partitions, func(p metadata.Partition) bool { return p.Leader == 1 })
+		return func() string { return describe(w.Image().Topic(topic).Partitions[i]) }
+	}
+	shared, alone := ledBy1("shared"), ledBy1("alone")
+	wish := func(r *kmsg.BrokerHeartbeatRequest) { r.WantFence = true }
+	for range 2 {
+		if resp := w.beat(1, wish); resp.IsFenced || resp.ErrorCode != 0 {
+			t.Errorf("asks to be fenced: %+v", resp)
+		}
+	}
+	if shared() != "2 [2] 1" || alone() != "1 [1] 0" {
+		t.Errorf("shared is %s, alone %s", shared(), alone())
+	}
+	if b, _ := w.Image().Broker(1); b.Available() {
+		t.Error("it is available to others")
+	}
+	if w.up(1); alone() != "1 [1] 0" {
+		t.Errorf("when it is well, alone is %s", alone())
+	}
+	if b, _ := w.Image().Broker(1); !b.Available() {
+		t.Error("it is well, and not available")
 	}
 	w.checkReplayLaw()
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,7 @@ type node struct {
 	hung    chan struct{} // Closed when it runs again; nil while it does.
 	lose    bool          // The next decision is made, and leadership lost.
 	asked   int           // Decisions.
+	ill     atomic.Bool   // Its disk hangs.
 }
 
 var (
@@ -81,7 +83,7 @@ func (c *cluster) close() {
 func (c *cluster) start(id kafka.BrokerID) *node {
 	c.Helper()
 	n := &node{cluster: c, id: id, disk: byte(id), ended: make(chan error, 1)}
-	plane, err := controlplane.New(controlplane.Options{Self: id, Remote: remote{n}})
+	plane, err := controlplane.New(controlplane.Options{Self: id, Remote: remote{n}, Hangs: n.ill.Load})
 	if err != nil {
 		c.Fatal(err)
 	}

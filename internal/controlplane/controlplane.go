@@ -32,6 +32,9 @@ type Options struct {
 	Remote Remote
 	// Random is where ids come from; the system's source by default.
 	Random io.Reader
+	// Hangs reports whether this broker's disk hangs, so that others are to lead in its
+	// place; nil for never.
+	Hangs  func() bool
 	Logger *slog.Logger
 }
 
@@ -42,6 +45,7 @@ type ControlPlane struct {
 	random     io.Reader
 	proposer   Proposer
 	remote     Remote
+	hangs      func() bool
 	watchers   []func(old, new *metadata.Image, d metadata.Delta)
 	ids        producerIDs
 
@@ -80,7 +84,7 @@ type staged struct {
 // with the static options.
 func New(opt Options) (*ControlPlane, error) {
 	c := &ControlPlane{
-		log: opt.Logger, random: opt.Random, remote: opt.Remote, ids: newProducerIDs(),
+		log: opt.Logger, random: opt.Random, remote: opt.Remote, hangs: opt.Hangs, ids: newProducerIDs(),
 		duty: duty{previous: kafka.NoBroker, refused: map[kafka.BrokerID][controller.Refusals]time.Time{}},
 	}
 	c.leadership.Store(&leadership{leader: kafka.NoBroker})

@@ -30,7 +30,7 @@ type Lifecycle struct {
 	incarnation  [16]byte
 	clusterID    string
 	epoch        atomic.Int64
-	fenced       atomic.Bool
+	fenced, hung atomic.Bool
 
 	// held is a lock for the time of a heartbeat, and leaving is behind it. It can be
 	// waited for with a context.
@@ -237,11 +237,26 @@ func (l *Lifecycle) heartbeat(ctx context.Context, shutdown bool) (*kmsg.BrokerH
 	req.Version = req.MaxVersion()
 	req.BrokerID, req.BrokerEpoch = int32(c.controller.Self), l.epoch.Load()
 	req.CurrentMetadataOffset = c.applied.Load()
-	req.WantShutdown = shutdown
+	req.WantShutdown, req.WantFence = shutdown, !shutdown && l.hangs()
 	// One that gets no answer for so long is not worth waiting for.
 	ctx, cancel := context.WithTimeout(ctx, c.BrokerConfig().SessionTimeout)
 	defer cancel()
 	return ask(ctx, c, c.heartbeat(), req)
+}
+
+// hangs says that this broker can't serve now: it asks to be fenced. A line says so
+// when it begins.
+func (l *Lifecycle) hangs() bool {
+	c := l.plane
+	hangs := c.hangs != nil && c.hangs()
+	if l.hung.Swap(hangs) != hangs {
+		if hangs {
+			c.log.Error("the disk hangs: others are to lead what this broker leads", "broker", c.controller.Self)
+		} else {
+			c.log.Warn("the disk goes on", "broker", c.controller.Self)
+		}
+	}
+	return hangs
 }
 
 // leavePause is the pause between heartbeats of a broker that leaves: what it led

@@ -78,6 +78,31 @@ func TestABrokerHangs(t *testing.T) {
 	})
 }
 
+// A broker whose disk hangs, and whose process does not, has others lead, and comes back
+// when its disk does.
+func TestADiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[1].replicated("a", 30)
+		c.nodes[3].ill.Store(true)
+		if took := c.serving(1, 2); took > 500*time.Millisecond {
+			t.Errorf("fenced after %v", took)
+		}
+		if led := leaders(c.nodes[1].plane.Image()); led[3] != 0 || led[kafka.NoBroker] != 0 {
+			t.Errorf("leaders: %v", led)
+		}
+		before := len(c.log)
+		pass(5 * time.Second)
+		if n := len(c.log) - before; n != 0 {
+			t.Errorf("%d entries while it hangs", n)
+		}
+		c.nodes[3].ill.Store(false)
+		if took := c.serving(1, 2, 3); took > 500*time.Millisecond {
+			t.Errorf("back after %v", took)
+		}
+	})
+}
+
 // A connection that ends is no failure: the broker makes another.
 func TestAConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

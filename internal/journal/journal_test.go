@@ -15,8 +15,44 @@ import (
 
 	"github.com/strandline/strandline/internal/journal"
 	"github.com/strandline/strandline/internal/vfs"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
+
+// Whoever asks learns how long a round has waited for a disk that hangs.
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		disk := errorfs.Wrap(memfs.New(), nil)
+		j, _ := start(t, disk, small())
+		if got := j.Waiting(time.Now()); got != 0 {
+			t.Errorf("with nothing to do: %v", got)
+		}
+		disk.SetInjector(func(o errorfs.Op) error {
+			if o.Kind == errorfs.Sync {
+				<-goOn
+			}
+			return nil
+		})
+		l := openLog(t, disk, 1)
+		if err := l.append(j, 1); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(3 * time.Second)
+		synctest.Wait()
+		if got := j.Waiting(time.Now()); got < 2*time.Second {
+			t.Errorf("after three seconds: %v", got)
+		}
+		close(goOn)
+		if err := l.wait(1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := j.Waiting(time.Now()); got != 0 {
+			t.Errorf("when it is done: %v", got)
+		}
+	})
+}
 
 // small makes files of 16 blocks, so that tests roll and recycle soon.
 func small() journal.Options {
