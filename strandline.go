@@ -21,6 +21,7 @@ import (
 	"github.com/strandline/strandline/internal/broker"
 	"github.com/strandline/strandline/internal/certs"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 	"github.com/strandline/strandline/internal/vfs/osfs"
@@ -85,7 +86,7 @@ type Voter struct {
 // Server is a running broker. Its methods may be called from any goroutine.
 type Server struct {
 	broker *broker.Broker
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	done   chan struct{}
 	err    error // Set before done is closed.
 	close  sync.Once
@@ -100,6 +101,28 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.start(ctx, Ground{FS: files}, closeFiles)
+}
+
+// Ground is what a broker stands on in a test that breaks it: a disk and a network
+// that fail on command. Only package strandlinetest has them to give.
+type Ground struct {
+	FS vfs.FS // In the place of DataDir.
+	// Network is what other brokers are reached over, Listener what is listened on for
+	// Kafka clients, and HTTPListener for HTTP; nil for those of TCP, or none.
+	Network                netx.Network
+	Listener, HTTPListener net.Listener
+	// Opened, if set, is given the broker before it runs.
+	Opened func(*broker.Broker)
+}
+
+// StartOn is Start on other ground.
+func StartOn(ctx context.Context, c Config, g Ground) (*Server, error) {
+	return c.start(ctx, g, func() error { return nil })
+}
+
+// start starts a broker; closeFiles is called when it has ended.
+func (c Config) start(ctx context.Context, g Ground, closeFiles func() error) (*Server, error) {
 	logger := c.Logger
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -109,16 +132,20 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		listen = "127.0.0.1:0"
 	}
 	b, err := broker.New(ctx, broker.Config{
-		FS: files, DataDir: c.DataDir, Listen: listen, Advertise: c.Advertise,
+		FS: g.FS, DataDir: c.DataDir, Listen: listen, Advertise: c.Advertise,
 		HTTPListen: c.HTTPListen, DebugListen: c.DebugListen,
 		NodeID: max(c.NodeID, 1), Rack: c.Rack, Settings: c.Settings, Logger: logger,
 		ClusterListen: c.ClusterListen, ClusterAdvertise: c.ClusterAdvertise, Voters: c.voters(),
 		ClusterListener: c.ClusterListener, TLS: certs.Files(c.TLS), ClusterTLS: certs.Files(c.ClusterTLS),
+		Network: g.Network, Listener: g.Listener, HTTPListener: g.HTTPListener,
 	})
 	if err != nil {
 		return nil, errors.Join(err, closeFiles())
 	}
-	run, cancel := context.WithCancel(ctx)
+	if g.Opened != nil {
+		g.Opened(b)
+	}
+	run, cancel := context.WithCancelCause(ctx)
 	s := &Server{broker: b, cancel: cancel, done: make(chan struct{}), files: closeFiles}
 	go s.run(run) // Owned by s; ends with Close or ctx.
 	select {
@@ -133,7 +160,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 
 func (s *Server) run(ctx context.Context) {
 	s.err = errors.Join(s.broker.Run(ctx), s.files())
-	s.cancel()
+	s.cancel(nil)
 	close(s.done)
 }
 
@@ -181,6 +208,14 @@ func (s *Server) Wait() error {
 // Close stops the broker cleanly and returns when it has ended. It may be
 // called more than once.
 func (s *Server) Close() error {
-	s.close.Do(s.cancel)
+	s.close.Do(func() { s.cancel(nil) })
 	return s.Wait()
+}
+
+// Kill ends the broker as the end of its process would, as far as a part of a process
+// can: other brokers are told nothing, and it is not marked as stopped cleanly. It
+// returns when the broker has ended.
+func (s *Server) Kill() {
+	s.close.Do(func() { s.cancel(broker.ErrKilled) })
+	<-s.done
 }

@@ -1,107 +1,192 @@
 package strandlinetest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/strandline/strandline"
+	"github.com/strandline/strandline/internal/broker"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/netx"
 )
 
-// Cluster is several brokers that form one queue.
+// Cluster is several brokers that form one queue, in one process: disks and the
+// network between them are in memory, and clients come over loopback TCP. They are
+// the product's own brokers, which replicate, elect and sync as they do in production,
+// so that a test may break one and see what its program makes of it:
+//
+//	c := strandlinetest.StartCluster(t, 3)
+//	client, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...))
+//	...
+//	c.Kill(c.Leader("orders", 0)) // The client's next record is taken by another.
+//
+// Nodes have the ids 1 to n. A node's addresses stay the same through all of its runs.
+// Node, Addrs, Leader and Controller may be called from any goroutine, everything else
+// from the test's own, as it ends the test where something can't be done.
 type Cluster struct {
 	t       testing.TB
 	log     *lockedBuffer
-	configs []strandline.Config
-	nodes   []*strandline.Server // By node id less one; nil for one that is stopped.
+	network *netx.Memory
+	nodes   []*node
+	losses  uint64          // How often power was lost.
+	cuts    map[[2]int]bool // Pairs of nodes, the lower first.
 }
 
-// StartCluster runs n brokers on free loopback ports, all of them voters, until the
-// test ends, and returns when all of them serve. If the test fails, their log is
-// printed.
+// clusterPort is where a node listens for the others, on a host of its own.
+const clusterPort = 9093
+
+func hostOf(id int) string { return fmt.Sprintf("10.0.0.%d", id) }
+
+// StartCluster runs n brokers, all of them voters, until the test ends, and returns
+// when all of them serve. If the test fails, their log is printed.
 func StartCluster(t testing.TB, n int, options ...Option) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, log: &lockedBuffer{}, nodes: make([]*strandline.Server, n)}
+	c := &Cluster{t: t, log: &lockedBuffer{}, network: netx.NewMemory(), cuts: map[[2]int]bool{}}
+	t.Cleanup(c.end)
 	var voters []strandline.Voter
-	listeners := make([]net.Listener, n)
+	ids := make([]int, n)
 	for i := range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		ids[i] = i + 1
+		voters = append(voters, strandline.Voter{
+			NodeID: int32(i + 1), Address: fmt.Sprintf("%s:%d", hostOf(i+1), clusterPort),
+		})
+	}
+	for _, id := range ids {
+		node, err := c.newNode(id, voters, options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		listeners[i] = l
-		voters = append(voters, strandline.Voter{NodeID: int32(i + 1), Address: l.Addr().String()})
+		c.nodes = append(c.nodes, node)
 	}
-	for i := range n {
-		config := strandline.Config{
-			NodeID: int32(i + 1), Voters: voters, ClusterListener: listeners[i],
-			Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"},
-			Logger:   slog.New(slog.NewTextHandler(c.log, nil)).With("node", i+1),
-		}
-		for _, o := range options {
-			o(&config)
-		}
-		c.configs = append(c.configs, config)
-	}
-	c.startAll()
-	t.Cleanup(c.stop)
+	c.Restart(ids...)
 	return c
 }
 
-func (c *Cluster) startAll() {
-	c.t.Helper()
-	errs := make([]error, len(c.configs))
-	var all sync.WaitGroup
-	for i, config := range c.configs {
-		all.Go(func() { c.nodes[i], errs[i] = strandline.Start(c.t.Context(), config) })
+func (c *Cluster) newNode(id int, voters []strandline.Voter, options []Option) (n *node, err error) {
+	config := strandline.Config{
+		NodeID: int32(id), Voters: voters, ClusterListen: voters[id-1].Address,
+		Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"},
+		Logger:   slog.New(slog.NewTextHandler(c.log, nil)).With("node", id),
 	}
-	all.Wait()
-	for i, err := range errs {
-		if err != nil {
-			c.t.Fatalf("start node %d: %v\n%s", i+1, err, c.log)
+	for _, o := range options {
+		o(&config)
+	}
+	n = &node{id: id, host: c.network.Host(hostOf(id)), disk: newDisk(config.DataDir, id)}
+	config.DataDir = n.disk.dir
+	if n.kafka, err = openDoor(); err != nil {
+		return nil, err
+	}
+	if config.HTTPListen != "" {
+		if n.http, err = openDoor(); err != nil {
+			return nil, err
 		}
 	}
+	n.config = config
+	return n, nil
 }
 
-// Node returns a broker by its id; nil if it is stopped.
-func (c *Cluster) Node(id int) *strandline.Server { return c.nodes[id-1] }
+func (c *Cluster) node(id int) *node {
+	c.t.Helper()
+	if id < 1 || id > len(c.nodes) {
+		c.t.Fatalf("there is no node %d: there are 1 to %d", id, len(c.nodes))
+	}
+	return c.nodes[id-1]
+}
 
-// Addrs returns the addresses of the brokers that run, for clients to begin with.
+// Node returns a broker by its id; nil while it does not run.
+func (c *Cluster) Node(id int) *strandline.Server {
+	if r := c.nodes[id-1].running(); r != nil {
+		return r.server
+	}
+	return nil
+}
+
+// Addrs returns the addresses of all nodes, for clients to begin with. Those of nodes
+// that do not run are among them, as in a client's configuration.
 func (c *Cluster) Addrs() []string {
-	var addrs []string
-	for _, n := range c.nodes {
-		if n != nil {
-			addrs = append(addrs, n.Addr())
-		}
+	addrs := make([]string, len(c.nodes))
+	for i, n := range c.nodes {
+		addrs[i] = n.kafka.outside.Addr().String()
 	}
 	return addrs
 }
 
-// Stop stops a broker cleanly: others lead what it led when it returns.
-func (c *Cluster) Stop(id int) {
+// Stop stops nodes cleanly, one after the other: others lead what each led when it
+// has stopped.
+func (c *Cluster) Stop(ids ...int) {
 	c.t.Helper()
-	n := c.nodes[id-1]
-	c.nodes[id-1] = nil
-	if err := n.Close(); err != nil {
-		c.t.Errorf("node %d ended badly: %v", id, err)
+	for _, id := range ids {
+		if r := c.node(id).take(); r != nil {
+			if err := r.stop(); err != nil {
+				c.t.Errorf("node %d ended badly: %v", id, err)
+			}
+		}
 	}
 }
 
-func (c *Cluster) stop() {
+// Restart starts nodes that do not run, all at once, and returns when they serve: for
+// that, a majority of all nodes has to be there.
+func (c *Cluster) Restart(ids ...int) {
+	c.t.Helper()
+	errs := make([]error, len(ids))
 	var all sync.WaitGroup
-	for i, n := range c.nodes {
-		if n != nil {
-			all.Go(func() {
-				if err := n.Close(); err != nil {
-					c.t.Errorf("node %d ended badly: %v", i+1, err)
-				}
-			})
-		}
+	for i, id := range ids {
+		n := c.node(id)
+		all.Go(func() { errs[i] = n.start() })
 	}
 	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		c.t.Fatalf("%v\n%s", err, c.log)
+	}
+	for _, id := range ids {
+		if n := c.node(id); n.wiped {
+			c.voters("give a wiped node its vote back", func(ctx context.Context, b *broker.Broker) error {
+				return b.AddVoter(ctx, kafka.BrokerID(id))
+			})
+			n.wiped = false
+		}
+	}
+}
+
+// end stops what runs when the test is over. Disks in memory are gone then, so nobody
+// waits for a clean stop of those.
+func (c *Cluster) end() {
+	var all sync.WaitGroup
+	for _, n := range c.nodes {
+		r := n.take()
+		if r == nil {
+			continue
+		}
+		select {
+		case <-r.ended:
+			c.t.Errorf("node %d ended by itself: %v", n.id, r.err)
+			continue
+		default:
+		}
+		if n.disk.dir == "" {
+			r.process.kill() // All of them, before the first finds out.
+			all.Go(r.kill)
+			continue
+		}
+		n.disk.mend()
+		all.Go(func() {
+			if err := r.stop(); err != nil {
+				c.t.Errorf("node %d ended badly: %v", n.id, err)
+			}
+		})
+	}
+	all.Wait()
+	for _, n := range c.nodes {
+		n.kafka.close()
+		if n.http != nil {
+			n.http.close()
+		}
+	}
 	if c.t.Failed() {
 		c.t.Logf("the cluster's log:\n%s", strings.TrimSpace(fmt.Sprint(c.log)))
 	}

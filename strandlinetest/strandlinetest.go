@@ -4,7 +4,9 @@
 //	client, err := kgo.NewClient(kgo.SeedBrokers(srv.Addr()))
 //
 // The broker is the product itself, not a fake: it checks, syncs (to a disk in
-// memory) and rebalances as it does in production.
+// memory) and rebalances as it does in production. StartCluster runs several of them
+// that replicate, to be killed, paused, cut off and filled up: docs/testing.md lists
+// what can be done to them.
 package strandlinetest
 
 import (
@@ -24,7 +26,8 @@ func WithSetting(name, value string) Option {
 	return func(c *strandline.Config) { c.Settings[name] = value }
 }
 
-// OnDisk keeps the data in a directory of the test's instead of in memory.
+// OnDisk keeps the data in a directory of the test's instead of in memory; each node of
+// a cluster in one of its own below it.
 func OnDisk(dir string) Option {
 	return func(c *strandline.Config) { c.DataDir = dir }
 }

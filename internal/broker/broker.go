@@ -80,8 +80,12 @@ type Config struct {
 	ClusterListener                 net.Listener // In the place of ClusterListen; nil for none.
 	// TLS is for clients and HTTP, ClusterTLS for the other brokers; none for plaintext.
 	TLS, ClusterTLS certs.Files
-	Settings        map[string]string
-	Logger          *slog.Logger
+	// Network is what other brokers are reached over, Listener what is listened on in
+	// the place of Listen, and HTTPListener of HTTPListen; nil for those of TCP.
+	Network                netx.Network
+	Listener, HTTPListener net.Listener
+	Settings               map[string]string
+	Logger                 *slog.Logger
 }
 
 // Broker is a broker. Its fields stand in the order in which a request meets
@@ -145,6 +149,7 @@ func (b *Broker) settings() *config.Broker { return b.control.BrokerConfig() }
 func (b *Broker) openControl() (err error) {
 	b.control, err = controlplane.New(controlplane.Options{
 		Self: kafka.BrokerID(b.config.NodeID), Static: b.config.Settings, Remote: b.remote(), Logger: b.log,
+		Hangs: b.diskHangs,
 	})
 	return err
 }
@@ -186,13 +191,17 @@ func (b *Broker) openListeners(ctx context.Context) (err error) {
 	network := netx.TCP{
 		SendBufferBytes: int(s.SocketSendBufferBytes), ReceiveBufferBytes: int(s.SocketReceiveBufferBytes),
 	}
-	if b.listener, err = network.Listen(ctx, b.config.Listen); err != nil {
+	if b.listener = b.config.Listener; b.listener == nil {
+		if b.listener, err = network.Listen(ctx, b.config.Listen); err != nil {
+			return err
+		}
+	}
+	if b.http, err = openSideDoor(b.config.HTTPListener, b.config.HTTPListen, s, b.tls, b.log); err != nil {
 		return err
 	}
-	if b.http, err = openSideDoor(b.config.HTTPListen, nil, s, b.tls, b.log); err != nil {
-		return err
+	if b.debug, err = openSideDoor(nil, b.config.DebugListen, s, nil, b.log); err == nil && b.debug != nil {
+		b.debug.handle(httpapi.Debug())
 	}
-	b.debug, err = openSideDoor(b.config.DebugListen, httpapi.Debug(), s, nil, b.log)
 	return err
 }
 
@@ -267,7 +276,7 @@ func (b *Broker) Run(ctx context.Context) error {
 		defer stopServing()
 		select {
 		case <-ctx.Done():
-			b.leave(base)
+			b.leave(base, context.Cause(ctx))
 		case <-base.Done():
 		}
 		return nil
@@ -275,7 +284,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	err := b.serve(serving)
 	stopBase()
 	err = errors.Join(err, below.Wait())
-	return errors.Join(err, b.close(err == nil))
+	return errors.Join(err, b.close(err == nil && !errors.Is(context.Cause(ctx), ErrKilled)))
 }
 
 // serve boots and runs what faces clients until ctx ends.

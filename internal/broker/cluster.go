@@ -65,7 +65,7 @@ func (b *Broker) openCluster(ctx context.Context) error {
 	}
 	if listener == nil {
 		var err error
-		if listener, err = (netx.TCP{}).Listen(ctx, b.config.ClusterListen); err != nil {
+		if listener, err = b.network().Listen(ctx, b.config.ClusterListen); err != nil {
 			return err
 		}
 	}
@@ -84,11 +84,19 @@ func (b *Broker) openCluster(ctx context.Context) error {
 	if c.tls, err = b.loadTLS(b.config.ClusterTLS, true); err != nil {
 		return errors.Join(fmt.Errorf("TLS between brokers: %w", err), listener.Close())
 	}
-	o := peer.Options{Network: netx.TCP{}, TLS: client(c.tls), Logger: b.log}
+	o := peer.Options{Network: b.network(), TLS: client(c.tls), Logger: b.log}
 	c.options = o
 	c.requests, c.fetches = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
 	b.cluster = c
 	return nil
+}
+
+// network is what other brokers are reached over.
+func (b *Broker) network() netx.Network {
+	if b.config.Network != nil {
+		return b.config.Network
+	}
+	return netx.TCP{}
 }
 
 // remote returns the way to other brokers; nil on a broker that is alone.
@@ -244,9 +252,13 @@ const (
 	orphanTimeout = time.Second
 )
 
+// ErrKilled as the cause of a context's end has Run end as a process does that is
+// killed: the other brokers are told nothing.
+var ErrKilled = errors.New("the broker was killed")
+
 // leave has others lead what this broker leads, before it stops serving.
-func (b *Broker) leave(ctx context.Context) {
-	if b.cluster == nil {
+func (b *Broker) leave(ctx context.Context, why error) {
+	if b.cluster == nil || errors.Is(why, ErrKilled) {
 		return
 	}
 	select {
@@ -313,6 +325,16 @@ func (b *Broker) endpoints() []metadata.Endpoint {
 		all = append(all, b.cluster.endpoint)
 	}
 	return all
+}
+
+// diskPatience is how long a sync may take before the disk is held for one that hangs:
+// long enough for a busy one.
+const diskPatience = 2 * time.Second
+
+// diskHangs reports whether what is to be acknowledged waits for a disk that hangs.
+func (b *Broker) diskHangs() bool {
+	j := b.disk.Journal()
+	return j != nil && j.Waiting(b.now()) >= diskPatience
 }
 
 func (b *Broker) brokerEpoch() kafka.BrokerEpoch {

@@ -35,17 +35,20 @@ type sideDoor struct {
 	conns sync.WaitGroup
 }
 
-// openSideDoor listens on address, with TLS if there is a source of certificates; the
-// empty address is no door. The handler may come later, before run.
+// openSideDoor takes a listener, or listens on address, with TLS if there is a source
+// of certificates; neither is no door. The handler comes later, before run.
 func openSideDoor(
-	address string, h http.Handler, s *config.Broker, source *certs.Source, logger *slog.Logger,
+	l net.Listener, address string, s *config.Broker, source *certs.Source, logger *slog.Logger,
 ) (*sideDoor, error) {
-	if address == "" {
+	switch {
+	case l != nil:
+	case address == "":
 		return nil, nil
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("listen for HTTP: %w", err)
+	default:
+		var err error
+		if l, err = net.Listen("tcp", address); err != nil {
+			return nil, fmt.Errorf("listen for HTTP: %w", err)
+		}
 	}
 	d := &sideDoor{log: logger}
 	d.listener = netx.NewLimited(l, netx.Limits{
@@ -60,7 +63,6 @@ func openSideDoor(
 		WriteTimeout: 5 * time.Minute, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), ConnState: d.count,
 	}
-	d.handle(h)
 	return d, nil
 }
 

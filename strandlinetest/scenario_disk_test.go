@@ -1,0 +1,140 @@
+package strandlinetest_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/strandline/strandline/internal/vfs/errorfs"
+	"github.com/strandline/strandline/strandlinetest"
+)
+
+// Scenarios by their numbers are listed in test/scenarios.md.
+
+// others returns the two nodes of three that are not this one.
+func others(id int) (int, int) { return 1 + id%3, 1 + (id+1)%3 }
+
+// Scenario 2: a broker loses what it had not synced while the others are paused by
+// turns, so that a majority is made of the one that forgot and of the one that slept.
+func TestForgetfulMajority(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	r := ride(t, c, "orders", 2)
+	for victim := 1; victim <= 3; victim++ {
+		asleep, awake := others(victim)
+		c.Pause(asleep)
+		r.awaitMore(200) // Which the sleeper does not have.
+		c.LosePower(victim)
+		c.Pause(awake)
+		c.Resume(asleep)
+		c.Restart(victim)
+		c.Resume(awake)
+		r.awaitMore(200)
+		c.AwaitInSync()
+	}
+	r.check()
+}
+
+// Scenario 8: the leader's disk can't be read. Nothing short or wrong is served, and
+// what was not read is when it can be.
+func TestLeaderCannotRead(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	r := ride(t, c, "orders", 1)
+	leader := c.Leader("orders", 0)
+	var failed atomic.Int64
+	c.Suffer(leader, func(o errorfs.Op) error {
+		if o.Kind == errorfs.Read && strings.HasSuffix(o.Name, ".log") {
+			failed.Add(1)
+			return syscall.EIO
+		}
+		return nil
+	})
+	reader := watchFrom(t, c, r)
+	c.Await("a read to fail", func() bool { return failed.Load() > 0 })
+	c.FreeDisk(leader)
+	r.awaitMore(100)
+	reader()
+	r.check()
+}
+
+// Scenario 9: the leader's disk is full, then all disks are; then brokers are killed
+// and start with full disks. Readers read on, producers wait, and go on once there is
+// room.
+func TestFullDisks(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	r := ride(t, c, "orders", 2)
+	c.FillDisk(c.Leader("orders", 0))
+	watchFrom(t, c, r)()
+	for id := 1; id <= 3; id++ {
+		c.FillDisk(id)
+	}
+	watchFrom(t, c, r)()
+	c.Kill(1, 2, 3)
+	c.Restart(1, 2, 3)
+	watchFrom(t, c, r)()
+	for id := 1; id <= 3; id++ {
+		c.FreeDisk(id)
+	}
+	r.awaitMore(200)
+	r.check()
+}
+
+// Scenario 10: the leader's disk hangs, and its network does not. Others lead soon, and
+// nothing is lost when the disk goes on.
+func TestLeadersDiskHangs(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	r := ride(t, c, "orders", 1)
+	leader := c.Leader("orders", 0)
+	began := time.Now()
+	c.HangDisk(leader)
+	r.awaitMore(100)
+	t.Logf("goes on after %v", time.Since(began))
+	if c.Leader("orders", 0) == leader {
+		t.Error("the node whose disk hangs leads still")
+	}
+	c.FreeDisk(leader)
+	r.awaitMore(100)
+	r.check()
+}
+
+// Scenario 11: a follower's disk is slow. It leaves the ISR and stays out as long as
+// that lasts, and the leader goes on without it.
+func TestSlowFollower(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3, strandlinetest.WithSetting("replica.lag.time.max.ms", "1000"))
+	r := ride(t, c, "orders", 1)
+	follower, _ := others(c.Leader("orders", 0))
+	c.SlowDisk(follower, 2*time.Second)
+	c.Await("the slow one leaves the ISR", func() bool { return len(c.InSync("orders", 0)) == 2 })
+	before := c.PartitionEpoch("orders", 0)
+	r.awaitMore(1000)
+	if changes := c.PartitionEpoch("orders", 0) - before; changes > 2 {
+		t.Errorf("the ISR changed %d times while the follower was slow", changes)
+	}
+	c.FreeDisk(follower)
+	c.AwaitInSync()
+	r.check()
+}
+
+// watchFrom reads the topic from its start, up to what was acknowledged by now, and
+// returns a function that waits for that.
+func watchFrom(t *testing.T, c *strandlinetest.Cluster, r *rider) (wait func()) {
+	t.Helper()
+	done := make(chan struct{})
+	want := r.history.AckedCount()
+	r.readers++
+	name := fmt.Sprint("reader ", r.readers)
+	go func() { // Ends when all is read, or the test does.
+		defer close(done)
+		r.readSome(name, want)
+	}()
+	return func() {
+		t.Helper()
+		select {
+		case <-done:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("a consumer could not read %d acknowledged records within 30 s\n%s", want, c.Log())
+		}
+	}
+}

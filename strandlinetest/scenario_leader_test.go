@@ -1,0 +1,273 @@
+package strandlinetest_test
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/strandlinetest"
+)
+
+// Scenario 18: the leader is paused with a producer's requests in its sockets, and goes
+// on when another leads. What it then appends is acknowledged by nobody and read by
+// nobody.
+func TestZombieWithQueuedRequests(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	r := ride(t, c, "orders", 1)
+	zombie := c.Leader("orders", 0)
+	c.Pause(zombie)
+	// These go to the zombie alone, and wait in its socket.
+	direct := dial(t, c, kgo.SeedBrokers(c.Addrs()[zombie-1]))
+	defer direct.Close()
+	answers := make(chan error, 1)
+	go func() { answers <- produceTo(t.Context(), direct, zombie, "orders", valueOfNobody) }()
+	c.Await("another leader", func() bool { l := c.Leader("orders", 0); return l != zombie && l != 0 })
+	r.awaitMore(100)
+	c.Resume(zombie)
+	if err := <-answers; err == nil {
+		t.Error("a zombie acknowledged a record")
+	} else {
+		t.Logf("the zombie's answer: %v", err)
+	}
+	r.awaitMore(100)
+	r.check()
+}
+
+// valueOfNobody is a value that no rider writes.
+const valueOfNobody = 1 << 60
+
+// Scenarios 21 and 23: leadership goes to and fro while records are on their way, and a
+// client that asks for the latest offset all the time never sees it go back.
+func TestLatestOffsetNeverFalls(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	r := ride(t, c, "orders", 1)
+	ctx, stop := context.WithCancel(t.Context())
+	asked := make(chan int)
+	go func() { asked <- askLatest(ctx, t, c, "orders") }() // Ends with stop.
+	for range 8 {
+		for id := 1; id <= 3; id++ {
+			c.MoveLeader("orders", 0, id)
+		}
+	}
+	stop()
+	t.Logf("asked %d times", <-asked)
+	r.check()
+}
+
+// askLatest asks for the latest offset of partition 0, until ctx ends.
+func askLatest(ctx context.Context, t *testing.T, c *strandlinetest.Cluster, topic string) (times int) {
+	adm := admin(t, c)
+	highest := int64(-1)
+	for ctx.Err() == nil {
+		ends, err := adm.ListEndOffsets(ctx, topic)
+		o, ok := ends.Lookup(topic, 0)
+		if err != nil || !ok || o.Err != nil {
+			continue
+		}
+		times++
+		if o.Offset < highest {
+			t.Errorf("the latest offset fell from %d to %d", highest, o.Offset)
+		}
+		highest = max(highest, o.Offset)
+	}
+	return times
+}
+
+// Scenario 25: two of three replicas are gone, and an operator has the third lead, which
+// was out of sync. What is lost is said with offsets, the partition takes records again,
+// and the others are made equal when they are back.
+func TestUncleanElection(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 5, strandlinetest.WithSetting("replica.lag.time.max.ms", "1000"))
+	watch(t, c, "orders", 1, "min.insync.replicas", "1")
+	cl := dial(t, c, kgo.DefaultProduceTopic("orders"))
+	defer cl.Close()
+	produce := func(values ...string) {
+		t.Helper()
+		for _, v := range values {
+			if err := cl.ProduceSync(t.Context(), kgo.StringRecord(v)).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	replicas := c.Replicas("orders", 0)
+	leader, other, last := replicas[0], replicas[1], replicas[2]
+	c.MoveLeader("orders", 0, leader)
+	produce("everywhere")
+	c.AwaitInSync()
+	c.Cut(last, leader)
+	c.Await("the one cut off leaves the ISR", func() bool { return !slices.Contains(c.InSync("orders", 0), last) })
+	produce("lost 1", "lost 2")
+	c.Kill(leader, other)
+	c.Heal()
+	c.Await("nobody leads", func() bool { return c.Leader("orders", 0) == 0 })
+	epoch := c.Epoch("orders", 0)
+	c.Await("an unclean election", func() bool {
+		elected, err := electUnclean(t.Context(), admin(t, c), "orders")
+		return err == nil && elected && c.Leader("orders", 0) == last
+	})
+	if c.Epoch("orders", 0) <= epoch {
+		t.Errorf("the leader epoch is %d, as before the election", epoch)
+	}
+	produce("after")
+	if log := c.Log(); !strings.Contains(log, "a leader was elected that may lack acknowledged records") {
+		t.Error("nothing says that an unclean election was made")
+	}
+	c.Restart(leader, other)
+	c.AwaitInSync()
+	dir := c.LogDir("orders", 0)
+	c.Stop(1, 2, 3, 4, 5)
+	for _, id := range replicas {
+		if got := string(c.Segments(id, dir)); got != string(c.Segments(last, dir)) || strings.Contains(got, "lost") {
+			t.Errorf("nodes %d and %d have different logs", id, last)
+		}
+	}
+}
+
+// electUnclean asks for a leader whatever it lacks.
+func electUnclean(ctx context.Context, adm *kadm.Client, topic string) (bool, error) {
+	var set kadm.TopicsSet
+	set.Add(topic, 0)
+	results, err := adm.ElectLeaders(ctx, kadm.ElectLiveReplica, set)
+	if err != nil {
+		return false, err
+	}
+	for _, partitions := range results {
+		for _, p := range partitions {
+			if p.Err != nil && !errors.Is(p.Err, kerr.ElectionNotNeeded) {
+				return false, p.Err
+			}
+		}
+	}
+	return true, nil
+}
+
+// Scenario 26: partitions are moved from node to node under load, while nodes are killed
+// and cut off.
+func TestReassignmentUnderLoad(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 4, strandlinetest.WithSetting("replica.lag.time.max.ms", "1000"))
+	r := ride(t, c, "orders", 2)
+	adm := admin(t, c)
+	for round := range 4 {
+		var req kadm.AlterPartitionAssignmentsReq
+		var to []int32
+		for i := range 3 {
+			to = append(to, int32(1+(round+1+i)%4))
+		}
+		for p := range r.parts {
+			req.Assign("orders", p, to)
+		}
+		if _, err := adm.AlterPartitionAssignments(t.Context(), req); err != nil {
+			t.Fatal(err)
+		}
+		newcomer, leader := int(to[2]), c.Leader("orders", 0)
+		switch round {
+		case 0:
+			c.Kill(newcomer)
+			r.awaitMore(100)
+			c.Restart(newcomer)
+		case 1:
+			c.Kill(leader)
+			r.awaitMore(100)
+			c.Restart(leader)
+		case 2:
+			c.Cut(newcomer, leader)
+			r.awaitMore(100)
+			c.Heal()
+		}
+		c.Await(fmt.Sprintf("round %d: replicas are %v", round, to), func() bool { return c.ReplicasAre("orders", r.parts, to) })
+		r.awaitMore(100)
+	}
+	r.check() // As the last round leaves it: node 4 has none.
+}
+
+// Scenario 27: a topic is deleted and made again while a node and clients are away. None
+// of the old records is seen again, and the old replica is none of the new topic's.
+func TestTopicMadeAgainMeanwhile(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	adm := admin(t, c)
+	create := func() {
+		t.Helper()
+		if _, err := adm.CreateTopic(t.Context(), 1, 3, nil, "orders"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	produce := func(n int, what string) {
+		t.Helper()
+		cl := dial(t, c, kgo.DefaultProduceTopic("orders"))
+		defer cl.Close()
+		for i := range n {
+			if err := cl.ProduceSync(t.Context(), kgo.StringRecord(fmt.Sprint(what, " ", i))).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	create()
+	produce(50, "old")
+	c.AwaitInSync()
+	old := c.LogDir("orders", 0)
+	c.Stop(3)
+	if _, err := adm.DeleteTopic(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	create()
+	produce(5, "new")
+	c.Restart(3)
+	c.AwaitInSync()
+	c.MoveLeader("orders", 0, 3) // Which had the old one.
+	produce(5, "newer")
+	reader := dial(t, c, kgo.ConsumeTopics("orders"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer reader.Close()
+	for n := int64(0); n < 10; {
+		for rec := range reader.PollFetches(t.Context()).RecordsAll() {
+			if rec.Offset != n || strings.HasPrefix(string(rec.Value), "old") {
+				t.Fatalf("record %q at offset %d", rec.Value, rec.Offset)
+			}
+			n++
+		}
+	}
+	c.Await("the old replica goes", func() bool { _, err := c.Disk(3).Stat(old); return err != nil })
+}
+
+// produceTo sends one record to one node, whoever leads, and returns what it answers.
+func produceTo(ctx context.Context, cl *kgo.Client, node int, topic string, value uint64) error {
+	req := kmsg.NewPtrProduceRequest()
+	req.Version, req.Acks, req.TimeoutMillis = 12, -1, 10_000
+	rt := kmsg.NewProduceRequestTopic()
+	rt.Topic = topic
+	rp := kmsg.NewProduceRequestTopicPartition()
+	rp.Records = batchOf(value)
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	resp, err := cl.Broker(node).Request(ctx, pinned{req})
+	if err != nil {
+		return err
+	}
+	answer := resp.(*kmsg.ProduceResponse)
+	return kerr.ErrorForCode(answer.Topics[0].Partitions[0].ErrorCode)
+}
+
+// batchOf returns a batch of one record.
+func batchOf(value uint64) []byte {
+	b := record.NewBuilder(record.CodecNone, 0)
+	b.Append(time.Now().UnixMilli(), nil, binary.BigEndian.AppendUint64(nil, value), nil)
+	return b.Build()
+}
+
+// pinned is a produce request of a version with names of topics.
+type pinned struct{ *kmsg.ProduceRequest }
+
+// MaxVersion implements kmsg.Request.
+func (pinned) MaxVersion() int16 { return 12 }
