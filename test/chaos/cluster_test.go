@@ -1,8 +1,8 @@
 package chaos_test
 
 import (
+	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,30 +45,6 @@ func TestClusterKill9(t *testing.T) {
 	}
 }
 
-// TestClusterPause stops brokers with SIGSTOP for longer than their sessions last,
-// and lets them go on: what they then believe is of an old leader epoch.
-func TestClusterPause(t *testing.T) {
-	c, l := startClusterLoad(t, "pause")
-	l.awaitMore(1000)
-	l.takeGap()
-	n := rounds(t, 3)
-	for i := range n {
-		pid := c.Brokers[i%3].Pid()
-		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
-		l.awaitMore(2000)
-		gap := l.takeGap()
-		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		l.awaitMore(2000)
-		t.Logf("pause %d: no acknowledgement for %v", i, gap)
-	}
-	l.end()
-	t.Logf("%d pauses, %d acknowledged records checked", n, l.verify())
-}
-
 // TestClusterStops stops brokers cleanly, one after the other and then all at once,
 // and starts them again.
 func TestClusterStops(t *testing.T) {
@@ -82,13 +58,64 @@ func TestClusterStops(t *testing.T) {
 		b.Restart()
 		l.awaitMore(1000)
 	}
-	for _, b := range c.Brokers {
-		b.Kill()
-	}
-	for _, b := range c.Brokers {
-		b.Restart()
-	}
-	l.awaitMore(1000)
 	l.end()
 	t.Logf("%d acknowledged records checked", l.verify())
+	c.Stop()
+	l.compareReplicas(c)
+}
+
+// TestClusterKillAll kills all brokers at the same moment, again and again.
+func TestClusterKillAll(t *testing.T) {
+	c, l := startClusterLoad(t, "killall")
+	n := rounds(t, 3)
+	for i := range n {
+		l.awaitMore(500 + 71*i%500)
+		l.takeGap()
+		c.Freeze()
+		for _, b := range c.Brokers {
+			b.Kill()
+		}
+		for _, b := range c.Brokers {
+			b.Restart()
+		}
+		l.awaitMore(500)
+		t.Logf("round %d: no acknowledgement for %v", i, l.takeGap())
+	}
+	l.end()
+	t.Logf("%d kills of all brokers, %d acknowledged records checked", n, l.verify())
+	c.Stop()
+	l.compareReplicas(c)
+}
+
+// TestClusterPowerLoss takes the power from all brokers at once, each of which has a
+// file system of its own: nothing is left on any of them but what was synced.
+func TestClusterPowerLoss(t *testing.T) {
+	needLoopDisks(t)
+	disks := []*loopDisk{newLoopDisk(t), newLoopDisk(t), newLoopDisk(t)}
+	c := harness.PrepareCluster(t, harness.Binary(t), t.TempDir(), 3)
+	for i, b := range c.Brokers {
+		b.DataDir = filepath.Join(disks[i].dir, "data")
+		b.Restart()
+	}
+	two := "2"
+	l := startLoadOn(t, c.Addrs(), "power", 6, 2, map[string]*string{"min.insync.replicas": &two})
+	n := rounds(t, 3)
+	for i := range n {
+		l.awaitMore(500 + 53*i%500)
+		c.Freeze()
+		for i, b := range c.Brokers {
+			disks[i].powerOff()
+			b.Kill()
+			disks[i].unmount()
+			disks[i].powerOn()
+		}
+		for _, b := range c.Brokers {
+			b.Restart()
+		}
+	}
+	l.awaitMore(500)
+	l.end()
+	t.Logf("%d power losses of all brokers, %d acknowledged records checked", n, l.verify())
+	c.Stop()
+	l.compareReplicas(c)
 }

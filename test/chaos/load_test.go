@@ -6,17 +6,22 @@ package chaos_test
 import (
 	"context"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/strandline/strandline/test/harness"
+	"github.com/strandline/strandline/test/history"
 )
 
 // rounds returns how often a fault is repeated: what the environment says, or
@@ -40,22 +45,16 @@ type place struct {
 	offset    int64
 }
 
-// load is a set of idempotent producers that write numbered records until they
-// are stopped, and the history of what was acknowledged.
+// load is a set of idempotent producers that write numbered records until they are
+// stopped, a consumer that reads along, and the history of what they saw.
 type load struct {
-	t     *testing.T
-	addrs []string
-	topic string
-	stop  context.CancelFunc
-	done  sync.WaitGroup
-
-	mu    sync.Mutex
-	acked map[uint64]place
-	sent  uint64
-	// last is when a partition was last acknowledged something, and gaps the longest
-	// time without.
-	last map[int32]time.Time
-	gaps map[int32]time.Duration
+	t       *testing.T
+	addrs   []string
+	topic   string
+	topicID string // In hexadecimal digits, as in the names of directories.
+	history *history.History
+	stop    context.CancelFunc
+	done    sync.WaitGroup
 }
 
 // startLoad creates the topic and starts the producers.
@@ -71,10 +70,7 @@ func startLoadOn(
 ) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{
-		t: t, addrs: addrs, topic: topic, stop: cancel, acked: map[uint64]place{},
-		last: map[int32]time.Time{}, gaps: map[int32]time.Duration{},
-	}
+	l := &load{t: t, addrs: addrs, topic: topic, stop: cancel, history: history.New()}
 	adm, err := kadm.NewOptClient(kgo.SeedBrokers(addrs...))
 	if err != nil {
 		t.Fatal(err)
@@ -84,13 +80,16 @@ func startLoadOn(
 	small := "1048576" // The least there is.
 	all := map[string]*string{"segment.bytes": &small}
 	maps.Copy(all, configs)
-	if _, err := adm.CreateTopic(ctx, partitions, int16(len(addrs)), all, topic); err != nil {
+	created, err := adm.CreateTopic(ctx, partitions, int16(len(addrs)), all, topic)
+	if err != nil {
 		t.Fatalf("create topic: %v", err)
 	}
+	l.topicID = hex.EncodeToString(created.ID[:])
 	for i := range producers {
 		l.done.Add(1)
 		go l.produce(ctx, i) // Ends with stop.
 	}
+	l.done.Go(func() { l.consume(ctx) })
 	t.Cleanup(func() { l.end() })
 	return l
 }
@@ -113,13 +112,9 @@ func (l *load) produce(ctx context.Context, id int) {
 		value := binary.BigEndian.AppendUint64(nil, uint64(id)<<48|n)
 		value = append(value, make([]byte, n%700)...)
 		cl.Produce(ctx, &kgo.Record{Value: value}, func(r *kgo.Record, err error) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.sent++
 			switch {
 			case err == nil:
-				l.acked[binary.BigEndian.Uint64(r.Value)] = place{r.Partition, r.Offset}
-				l.noteGapLocked(r.Partition, time.Now())
+				l.history.Acked(valueOf(r), placeOf(r), time.Now())
 			case !errors.Is(err, context.Canceled) && !errors.Is(err, kgo.ErrClientClosed):
 				l.t.Errorf("produce: %v", err)
 			}
@@ -127,25 +122,33 @@ func (l *load) produce(ctx context.Context, id int) {
 	}
 }
 
-func (l *load) noteGapLocked(partition int32, now time.Time) {
-	if last, ok := l.last[partition]; ok {
-		l.gaps[partition] = max(l.gaps[partition], now.Sub(last))
+func valueOf(r *kgo.Record) history.Value { return history.Value(binary.BigEndian.Uint64(r.Value)) }
+
+func placeOf(r *kgo.Record) history.Place {
+	return history.Place{Partition: r.Partition, Offset: r.Offset}
+}
+
+// consume reads along.
+func (l *load) consume(ctx context.Context) {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.ConsumeTopics(l.topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(50*time.Millisecond),
+		kgo.RequestTimeoutOverhead(time.Second), kgo.FetchMaxWait(500*time.Millisecond),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
+	if err != nil {
+		l.t.Error(err)
+		return
 	}
-	l.last[partition] = now
+	defer cl.Close()
+	for ctx.Err() == nil {
+		for r := range cl.PollFetches(ctx).RecordsAll() {
+			l.history.Read("the reader along", placeOf(r), valueOf(r))
+		}
+	}
 }
 
 // takeGap returns the longest time that a partition was without an acknowledgement
 // since the last call.
-func (l *load) takeGap() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var longest time.Duration
-	for p, gap := range l.gaps {
-		longest = max(longest, gap)
-		delete(l.gaps, p)
-	}
-	return longest
-}
+func (l *load) takeGap() time.Duration { return l.history.TakeGap(time.Now()) }
 
 // end stops the producers and waits for them.
 func (l *load) end() {
@@ -154,11 +157,7 @@ func (l *load) end() {
 }
 
 // count returns how many records were acknowledged so far.
-func (l *load) count() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.acked)
-}
+func (l *load) count() int { return l.history.AckedCount() }
 
 // awaitMore waits until n more records are acknowledged: the broker is up and
 // under load again.
@@ -173,55 +172,82 @@ func (l *load) awaitMore(n int) {
 	}
 }
 
+// awaitEach waits until every partition has acknowledged something since a moment.
+func (l *load) awaitEach(since time.Time) {
+	l.t.Helper()
+	for end := time.Now().Add(60 * time.Second); l.history.LastAck().Before(since); {
+		if time.Now().After(end) {
+			l.t.Fatal("a partition has acknowledged nothing for a minute")
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// compareReplicas holds what is on the disks of brokers that have stopped against each
+// other.
+func (l *load) compareReplicas(c *harness.Cluster) {
+	l.t.Helper()
+	for i, b := range c.Brokers {
+		for partition, log := range replicasOf(l.t, b.DataDir, l.topicID) {
+			const all = 1 << 62 // With the load ended, all is acknowledged.
+			l.history.Replica(i+1, partition, all, log)
+		}
+	}
+	report(l.t, l.history)
+}
+
+// replicasOf returns the logs of a topic in a data directory, by partition.
+func replicasOf(t *testing.T, dataDir, topicID string) map[int32][]byte {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(dataDir, "topics", topicID+"-*", "*.log"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no segments of topic %s below %s: %v", topicID, dataDir, err)
+	}
+	logs := map[int32][]byte{}
+	for _, name := range names { // Sorted by directory and base offset.
+		_, number, _ := strings.Cut(filepath.Base(filepath.Dir(name)), "-")
+		partition, err := strconv.Atoi(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		segment, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs[int32(partition)] = append(logs[int32(partition)], segment...)
+	}
+	return logs
+}
+
 // verify reads the whole topic and holds it against the history. It returns how
 // many acknowledged records it checked.
 func (l *load) verify() int {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	at, values := readAll(ctx, l.t, l.addrs, l.topic)
-	for value, where := range values {
-		if len(where) > 1 {
-			l.t.Errorf("record %x stands at %v: an idempotent producer's record may stand once", value, where)
-		}
+	l.history.Forget()
+	for _, r := range readRecords(ctx, l.t, l.addrs, l.topic) {
+		l.history.Final(placeOf(r), valueOf(r))
 	}
-	lost := 0
-	for value, p := range l.acked {
-		got, ok := at[p]
-		if ok && got == value {
-			continue
-		}
-		if lost++; lost <= 10 {
-			l.t.Errorf("record %x was acknowledged at %d/%d, where there is %s", value, p.partition, p.offset,
-				describe(got, ok))
-		}
-	}
-	if lost > 0 {
-		l.t.Errorf("%d of %d acknowledged records are lost", lost, len(l.acked))
-	}
-	return len(l.acked)
+	report(l.t, l.history)
+	return l.count()
 }
 
-func describe(value uint64, ok bool) string {
-	if !ok {
-		return "nothing"
-	}
-	return fmt.Sprintf("record %x", value)
-}
-
-// readAll consumes a topic from start to end and fails on a gap.
-func readAll(ctx context.Context, t *testing.T, addrs []string, topic string) (map[place]uint64, map[uint64][]place) {
+// report fails the test for what is wrong with a history.
+func report(t *testing.T, h *history.History) {
 	t.Helper()
-	at, values := map[place]uint64{}, map[uint64][]place{}
-	for _, r := range readRecords(ctx, t, addrs, topic) {
-		p, v := place{r.Partition, r.Offset}, binary.BigEndian.Uint64(r.Value)
-		at[p] = v
-		values[v] = append(values[v], p)
+	const most = 20
+	found := h.Check()
+	for i, v := range found {
+		if i == most {
+			t.Errorf("and %d more", len(found)-most)
+			break
+		}
+		t.Error(v)
 	}
-	return at, values
 }
 
-// readRecords is readAll for records of any kind.
+// readRecords reads a topic from start to end and fails on a gap.
 func readRecords(ctx context.Context, t *testing.T, addrs []string, topic string) []*kgo.Record {
 	t.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.ConsumeTopics(topic),

@@ -18,13 +18,7 @@ import (
 // frozen first: the kernel can return success for a sync that the shutdown overtook,
 // and a machine without power acknowledges nothing.
 func TestPowerLoss(t *testing.T) {
-	harness.Needs(t, "mkfs.ext4", "mount", "umount", "losetup")
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatal("mounting a file system needs root, and in CI nothing is skipped")
-		}
-		t.Skip("mounting a file system needs root")
-	}
+	needLoopDisks(t)
 	disk := newLoopDisk(t)
 	b := harness.Start(t, harness.Binary(t), filepath.Join(disk.dir, "data"))
 	l := startLoad(t, b.Addr, "power", 6, 2)
@@ -43,6 +37,18 @@ func TestPowerLoss(t *testing.T) {
 	checked := l.verify()
 	b.Stop()
 	t.Logf("%d power losses, %d acknowledged records checked", n, checked)
+}
+
+// needLoopDisks ends a test that cannot have them.
+func needLoopDisks(t *testing.T) {
+	t.Helper()
+	harness.Needs(t, "mkfs.ext4", "mount", "umount", "losetup")
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") != "" {
+			t.Fatal("mounting a file system needs root, and in CI nothing is skipped")
+		}
+		t.Skip("mounting a file system needs root")
+	}
 }
 
 // loopDisk is an ext4 file system in a file.

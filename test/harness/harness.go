@@ -64,12 +64,13 @@ type Broker struct {
 	HTTP    string // The address of HTTP, with StartHTTP.
 	DataDir string
 
-	t      testing.TB
-	binary string
-	args   []string
-	cmd    *exec.Cmd
-	done   chan struct{}
-	log    syncBuffer
+	t         testing.TB
+	binary    string
+	namespace string // Of the network; "" for the test's own.
+	args      []string
+	cmd       *exec.Cmd
+	done      chan struct{}
+	log       syncBuffer
 }
 
 // Start starts a broker and waits until it accepts connections. The test's end
@@ -120,6 +121,9 @@ func (b *Broker) TryRestart() error {
 	}
 	args = append(args, b.args...)
 	b.cmd = exec.Command(b.binary, args...)
+	if b.namespace != "" { // The ip command becomes the broker: the process stays the same.
+		b.cmd = exec.Command("ip", append([]string{"netns", "exec", b.namespace, b.binary}, args...)...)
+	}
 	b.cmd.Stdout, b.cmd.Stderr = &b.log, &b.log
 	if err := b.cmd.Start(); err != nil {
 		return err

@@ -1,0 +1,143 @@
+package chaos_test
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/strandline/strandline/test/harness"
+)
+
+// startLinkedLoad is startClusterLoad with each broker on a host of its own.
+func startLinkedLoad(t *testing.T, topic string) (*harness.Links, *harness.Cluster, *load) {
+	t.Helper()
+	links := harness.NewLinks(t, 3)
+	c := harness.StartClusterOn(t, links, harness.Binary(t), t.TempDir())
+	two := "2"
+	return links, c, startLoadOn(t, c.Addrs(), topic, 6, 2, map[string]*string{"min.insync.replicas": &two})
+}
+
+// controller returns the node that is the active controller.
+func controller(t *testing.T, addrs []string) int {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	return int(describeQuorum(t, cl).LeaderID)
+}
+
+// fault is something that happens to a broker, and how it ends.
+type fault struct {
+	name  string
+	begin func(node int)
+	end   func(node int)
+	// onlyController says that the broker has to be the active controller.
+	onlyController bool
+}
+
+// cuts are the ways of cutting a broker off.
+func cuts(links *harness.Links) []fault {
+	heal := func(int) { links.Heal() }
+	others := func(node int) [2]int { return [2]int{1 + node%3, 1 + (node+1)%3} }
+	return []fault{
+		{name: "cut off from brokers, not from clients", begin: func(node int) { links.Isolate(node, 0) }, end: heal},
+		{name: "cut off from everything", begin: func(node int) { links.Isolate(node) }, end: heal},
+		{name: "heard by nobody of the brokers", end: heal, begin: func(node int) {
+			for _, o := range others(node) {
+				links.CutOneWay(node, o)
+			}
+		}},
+		{name: "deaf to the brokers", end: heal, begin: func(node int) {
+			for _, o := range others(node) {
+				links.CutOneWay(o, node)
+			}
+		}},
+		{name: "one link cut", begin: func(node int) { links.Cut(node, others(node)[0]) }, end: heal},
+		{name: "one link cut, one way", begin: func(node int) { links.CutOneWay(node, others(node)[0]) }, end: heal},
+		{name: "the controller cut off", begin: func(node int) { links.Isolate(node) }, end: heal, onlyController: true},
+	}
+}
+
+// suffer has each fault happen to brokers in turn, and returns how long partitions were
+// without an acknowledgement.
+func suffer(t *testing.T, c *harness.Cluster, l *load, n int, faults []fault) (gaps []time.Duration) {
+	t.Helper()
+	l.awaitMore(1000)
+	for i := range n {
+		f := faults[i%len(faults)]
+		node := 1 + i%len(c.Brokers)
+		if f.onlyController {
+			node = controller(t, c.Addrs())
+		}
+		l.takeGap()
+		f.begin(node)
+		// Until every partition has gone on, or was never stopped.
+		l.awaitEach(time.Now())
+		l.awaitMore(1000)
+		gap := l.takeGap()
+		f.end(node)
+		l.awaitMore(1000)
+		t.Logf("broker %d %s: no acknowledgement for %v; after that was over, %v", node, f.name, gap, l.takeGap())
+		gaps = append(gaps, gap)
+	}
+	slices.Sort(gaps)
+	return gaps
+}
+
+// judge says what the gaps were, and fails the test for those that were too long.
+func judge(t *testing.T, what string, gaps []time.Duration, goal time.Duration) {
+	t.Helper()
+	last := gaps[len(gaps)-1-len(gaps)/100]
+	t.Logf("%d times %s; longest time without an acknowledgement: median %v, 99th percentile %v, most %v",
+		len(gaps), what, gaps[len(gaps)/2], last, gaps[len(gaps)-1])
+	// Few of them on a busy machine say little about a percentile.
+	const enough, lenient = 20, 3
+	if len(gaps) < enough {
+		goal *= lenient
+	}
+	if last > goal {
+		t.Errorf("99th percentile %v, the goal is %v", last, goal)
+	}
+}
+
+// pauseGoal is how long a broker that hangs, or is cut off, may stop a partition.
+const pauseGoal = 3 * time.Second
+
+// TestClusterCuts cuts brokers off, one after the other, in every way there is.
+func TestClusterCuts(t *testing.T) {
+	links, c, l := startLinkedLoad(t, "cut")
+	faults := cuts(links)
+	gaps := suffer(t, c, l, rounds(t, len(faults)), faults)
+	l.end()
+	t.Logf("%d acknowledged records checked", l.verify())
+	c.Stop()
+	l.compareReplicas(c)
+	judge(t, "a broker was cut off", gaps, pauseGoal)
+}
+
+// TestClusterPause stops brokers with SIGSTOP for longer than their sessions last, and
+// lets them go on: what they then believe is of an old leader epoch, and requests wait
+// in their sockets.
+func TestClusterPause(t *testing.T) {
+	c, l := startClusterLoad(t, "pause")
+	signal := func(s syscall.Signal) func(int) {
+		return func(node int) {
+			if err := syscall.Kill(c.Brokers[node-1].Pid(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	gaps := suffer(t, c, l, rounds(t, 3), []fault{
+		{name: "stopped by SIGSTOP", begin: signal(syscall.SIGSTOP), end: signal(syscall.SIGCONT)},
+	})
+	l.end()
+	t.Logf("%d acknowledged records checked", l.verify())
+	c.Stop()
+	l.compareReplicas(c)
+	judge(t, "a broker was stopped", gaps, pauseGoal)
+}
