@@ -17,6 +17,31 @@ import (
 // others returns the two nodes of three that are not this one.
 func others(id int) (int, int) { return 1 + id%3, 1 + (id+1)%3 }
 
+// Scenario 1, and 43: power is lost while syncs take long, so that much is written and
+// not synced. What was acknowledged is on the disk.
+func TestPowerLossDuringSyncs(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
+			c := strandlinetest.StartCluster(t, nodes)
+			r := ride(t, c, "orders", 1)
+			ids := []int{1, 2, 3}[:nodes]
+			for range 5 {
+				for _, id := range ids {
+					c.SlowDisk(id, 20*time.Millisecond)
+				}
+				r.awaitMore(50)
+				c.LosePower(ids...)
+				c.Restart(ids...)
+			}
+			for _, id := range ids {
+				c.FreeDisk(id)
+			}
+			r.awaitMore(50)
+			r.check()
+		})
+	}
+}
+
 // Scenario 2: a broker loses what it had not synced while the others are paused by
 // turns, so that a majority is made of the one that forgot and of the one that slept.
 func TestForgetfulMajority(t *testing.T) {
