@@ -73,7 +73,7 @@ func (n *node) start() error {
 	}
 	r := &run{process: newProcess(), ended: make(chan struct{}), closers: []func() error{closeFiles}}
 	ground := strandline.Ground{
-		FS:       r.process.disk(files, n.disk.fault),
+		FS:       r.process.disk(&slowFS{files, n.disk, r.process}, n.disk.fault),
 		Network:  r.process.network(n.host),
 		Listener: r.process.listener(n.kafka.enter()),
 		Opened:   func(b *broker.Broker) { r.broker = b },
@@ -160,16 +160,13 @@ func (d *disk) open() (vfs.FS, func() error, error) {
 // fault is what the disk does in the place of an operation.
 func (d *disk) fault(p *process, o errorfs.Op) error {
 	d.mu.Lock()
-	full, hangs, slow, more := d.full, d.hangs, d.slow, d.more
+	full, hangs, more := d.full, d.hangs, d.more
 	d.mu.Unlock()
 	if hangs != nil && (o.Kind == errorfs.Sync || o.Kind == errorfs.SyncDir) {
 		select {
 		case <-hangs:
 		case <-p.killed:
 		}
-	}
-	if slow > 0 && o.Kind == errorfs.Sync {
-		p.wait(slow)
 	}
 	if more != nil {
 		if err := more(o); err != nil {
@@ -180,6 +177,46 @@ func (d *disk) fault(p *process, o errorfs.Op) error {
 		return syscall.ENOSPC
 	}
 	return nil
+}
+
+// slowFS is a disk whose syncs take as long as a test says. What is written late while
+// one takes its time is not in it.
+type slowFS struct {
+	vfs.FS
+	disk    *disk
+	process *process
+}
+
+// Open implements vfs.FS.
+func (s *slowFS) Open(name string, flag vfs.OpenFlag) (vfs.File, error) {
+	f, err := s.FS.Open(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return &slowFile{f, s}, nil
+}
+
+type slowFile struct {
+	vfs.File
+	fs *slowFS
+}
+
+// Sync implements vfs.File.
+func (f *slowFile) Sync() error {
+	f.fs.disk.mu.Lock()
+	slow := f.fs.disk.slow
+	f.fs.disk.mu.Unlock()
+	if slow == 0 {
+		return f.File.Sync()
+	}
+	// Half of the time is before what counts, and half after.
+	f.fs.process.wait(slow / 2)
+	if err := f.fs.process.pass(); err != nil {
+		return err
+	}
+	err := f.File.Sync()
+	f.fs.process.wait(slow / 2)
+	return err
 }
 
 // takesRoom reports whether an operation needs free blocks, or may.

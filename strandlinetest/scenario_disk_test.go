@@ -25,9 +25,9 @@ func TestPowerLossDuringSyncs(t *testing.T) {
 			c := strandlinetest.StartCluster(t, nodes)
 			r := ride(t, c, "orders", 1)
 			ids := []int{1, 2, 3}[:nodes]
-			for range 5 {
+			for range 6 {
 				for _, id := range ids {
-					c.SlowDisk(id, 20*time.Millisecond)
+					c.SlowDisk(id, 100*time.Millisecond)
 				}
 				r.awaitMore(50)
 				c.LosePower(ids...)

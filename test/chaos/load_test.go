@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/strandline/strandline/test/harness"
@@ -80,11 +81,8 @@ func startLoadOn(
 	small := "1048576" // The least there is.
 	all := map[string]*string{"segment.bytes": &small}
 	maps.Copy(all, configs)
-	created, err := adm.CreateTopic(ctx, partitions, int16(len(addrs)), all, topic)
-	if err != nil {
-		t.Fatalf("create topic: %v", err)
-	}
-	l.topicID = hex.EncodeToString(created.ID[:])
+	id := createTopic(t, adm, partitions, int16(len(addrs)), all, topic)
+	l.topicID = hex.EncodeToString(id[:])
 	for i := range producers {
 		l.done.Add(1)
 		go l.produce(ctx, i) // Ends with stop.
@@ -92,6 +90,22 @@ func startLoadOn(
 	l.done.Go(func() { l.consume(ctx) })
 	t.Cleanup(func() { l.end() })
 	return l
+}
+
+// createTopic creates a topic, once as many brokers as it needs have joined.
+func createTopic(
+	t *testing.T, adm *kadm.Client, partitions int32, replicas int16, configs map[string]*string, topic string,
+) kadm.TopicID {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; <-time.After(20 * time.Millisecond) {
+		created, err := adm.CreateTopic(t.Context(), partitions, replicas, configs, topic)
+		if err == nil {
+			return created.ID
+		}
+		if !errors.Is(err, kerr.InvalidReplicationFactor) || time.Now().After(end) {
+			t.Fatalf("create topic: %v", err)
+		}
+	}
 }
 
 func (l *load) produce(ctx context.Context, id int) {

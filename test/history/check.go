@@ -18,6 +18,7 @@ func (h *History) Check() []Violation {
 		found = append(found, Violation{r, fmt.Sprintf(format, args...)})
 	}
 	h.checkAcked(note)
+	h.checkStored(note)
 	h.checkDuplicates(note)
 	h.checkOverwritten(note)
 	h.checkReplicas(note)
@@ -45,6 +46,22 @@ func (h *History) checkAcked(note noter) {
 		case !seen && h.passed(at):
 			note(LostWrite, "value %x was acknowledged at %v, and readers of %d saw it nowhere",
 				v, at, h.reached[at.Partition])
+		}
+	}
+}
+
+// checkStored looks for what was acknowledged without a place.
+func (h *History) checkStored(note noter) {
+	if h.final == nil {
+		return
+	}
+	there := map[Value]bool{}
+	for _, v := range h.final {
+		there[v] = true
+	}
+	for _, v := range slices.Sorted(maps.Keys(h.stored)) {
+		if !there[v] {
+			note(Unseen, "value %x was acknowledged, and is nowhere in the end", v)
 		}
 	}
 }

@@ -78,6 +78,7 @@ type History struct {
 
 	mu      sync.Mutex
 	acked   map[Value]Place
+	stored  map[Value]bool // Acknowledged, nobody said where.
 	read    map[Place]Value // What was read first at a place.
 	final   map[Place]Value // The log in the end; nil until it was read.
 	readers map[reader]int64
@@ -117,7 +118,7 @@ type ownership struct {
 // New returns an empty history.
 func New() *History {
 	return &History{
-		acked: map[Value]Place{}, read: map[Place]Value{}, readers: map[reader]int64{}, reached: map[int32]int64{},
+		acked: map[Value]Place{}, stored: map[Value]bool{}, read: map[Place]Value{}, readers: map[reader]int64{}, reached: map[int32]int64{},
 		lastAck: map[int32]time.Time{}, gaps: map[int32]time.Duration{}, owners: map[ownership]string{},
 	}
 }
@@ -140,11 +141,18 @@ func (h *History) Acked(v Value, at Place, now time.Time) {
 	h.lastAck[at.Partition] = now
 }
 
+// Stored notes that a value was acknowledged, and that its client does not know where.
+func (h *History) Stored(v Value) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.stored[v] = true
+}
+
 // AckedCount returns how many values were acknowledged.
 func (h *History) AckedCount() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.acked)
+	return len(h.acked) + len(h.stored)
 }
 
 // TakeGap returns the longest time that a partition was without an acknowledgement

@@ -31,6 +31,7 @@ func good(h *history.History) {
 	for i := range int64(5) {
 		h.Final(at(i), history.Value(i))
 	}
+	h.Stored(2)
 	h.Committed("g", 3, 7, 2)
 	h.Fetched(h.Mark(), "g", 3, 8, 2)
 	h.Owns("g", 7, 3, "a")
@@ -55,6 +56,7 @@ func TestRules(t *testing.T) {
 			h.Read("second", at(11), 11)
 		}, []history.Rule{history.LostWrite}},
 		{"not in the end", func(h *history.History) { h.Acked(77, at(5), time.Unix(4, 0)) }, []history.Rule{history.Unseen}},
+		{"nowhere in the end", func(h *history.History) { h.Stored(77) }, []history.Rule{history.Unseen}},
 		{"acknowledged elsewhere", func(h *history.History) { h.Acked(77, at(2), time.Unix(4, 0)) }, []history.Rule{history.InconsistentOffset}},
 		{"read as two", func(h *history.History) { h.Read("second", at(2), 77) }, []history.Rule{history.InconsistentOffset}},
 		{"acknowledged twice", func(h *history.History) { h.Acked(2, at(3), time.Unix(4, 0)) }, []history.Rule{history.Duplicate, history.InconsistentOffset}},

@@ -1,0 +1,61 @@
+"""librdkafka through faults: an idempotent producer and a consumer that go on until the
+input ends, and print what they saw: "ack VALUE PARTITION OFFSET", "read PARTITION OFFSET
+VALUE", and in the end "all ok"."""
+import sys, threading, time
+from confluent_kafka import Consumer, Producer, TopicPartition, OFFSET_BEGINNING
+
+brokers, topic, first = sys.argv[1], sys.argv[2], int(sys.argv[3])
+over, lock, failures = threading.Event(), threading.Lock(), []
+
+
+def say(line):
+    with lock:
+        print(line, flush=True)
+
+
+def until_the_input_ends():
+    sys.stdin.read()
+    over.set()
+
+
+def read():
+    c = Consumer({"bootstrap.servers": brokers, "group.id": "nobody", "enable.auto.commit": False,
+                  "auto.offset.reset": "earliest", "reconnect.backoff.max.ms": 200, "socket.timeout.ms": 2000,
+                  "topic.metadata.refresh.interval.ms": 2000})
+    c.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(3)])
+    while not over.is_set():
+        m = c.poll(0.2)
+        if m is not None and m.error() is None:
+            say(f"read {m.partition()} {m.offset()} {m.value().decode()}")
+    c.close()
+
+
+def on_ack(err, m):
+    if err is not None:
+        failures.append(f"{m.value().decode()}: {err}")
+    elif m.offset() == 0 and int(m.value()) != first + m.partition():
+        # Known to be there since a later one is, and not where: librdkafka leaves the offset 0.
+        say(f"stored {m.value().decode()}")
+    else:
+        say(f"ack {m.value().decode()} {m.partition()} {m.offset()}")
+
+
+threading.Thread(target=until_the_input_ends, daemon=True).start()
+reader = threading.Thread(target=read)
+reader.start()
+p = Producer({"bootstrap.servers": brokers, "enable.idempotence": True, "linger.ms": 1, "message.timeout.ms": 120000,
+              "request.timeout.ms": 2000, "socket.timeout.ms": 4000, "reconnect.backoff.max.ms": 200,
+              "topic.metadata.refresh.interval.ms": 2000})
+n = 0
+while not over.is_set() and not failures:
+    try:
+        p.produce(topic, value=str(first + n), partition=n % 3, on_delivery=on_ack)
+        n += 1
+    except BufferError:
+        pass
+    p.poll(0)
+    time.sleep(0.001)
+left = p.flush(60)
+over.set()
+reader.join()
+say("all ok" if left == 0 and not failures else f"failed: {left} are left, {failures[:1]}")
