@@ -226,8 +226,6 @@ func (b *Broker) runCluster(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error { return c.changes.Run(ctx) })
 	g.Go(func() error { return c.mender.Run(ctx) })
 	g.Go(func() error { return partition.KeepWatermarks(ctx, b.partitions, c.watermarks, b.log) })
-	watchdog := &partition.Watchdog{Table: b.partitions, Hanging: b.disk.Hanging, Now: b.now, Logger: b.log}
-	g.Go(func() error { return watchdog.Run(ctx) })
 	g.Go(func() error {
 		err := c.wire.Run(ctx)
 		c.table.Wait()
@@ -332,10 +330,7 @@ func (b *Broker) endpoints() []metadata.Endpoint {
 const diskPatience = 2 * time.Second
 
 // diskHangs reports whether what is to be acknowledged waits for a disk that hangs.
-func (b *Broker) diskHangs() bool {
-	j := b.disk.Journal()
-	return j != nil && j.Waiting(b.now()) >= diskPatience
-}
+func (b *Broker) diskHangs() bool { return b.disk.Hanging() >= diskPatience }
 
 func (b *Broker) brokerEpoch() kafka.BrokerEpoch {
 	self, ok := b.control.Image().Broker(kafka.BrokerID(b.config.NodeID))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/vfs"
-	"github.com/strandline/strandline/internal/vfs/errorfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
 
@@ -247,50 +245,6 @@ func TestDamagedAndAlone(t *testing.T) {
 			t.Errorf("broker %d leads", leader)
 		}
 	})
-}
-
-// TestHangingDisk: a leader whose disk does not answer gives the partition to a follower
-// that has what it waits for, in three seconds; where all disks hang nothing moves.
-func TestHangingDisk(t *testing.T) {
-	for name, all := range map[string]bool{"the leader's": false, "all": true} {
-		t.Run(name, func(t *testing.T) {
-			replicated(t, 3, func(t *testing.T, w *world) {
-				var hangs atomic.Bool
-				answer := make(chan struct{})
-				w.wrap = func(id kafka.BrokerID, disk *memfs.FS) vfs.FS {
-					return errorfs.Wrap(disk, func(op errorfs.Op) error {
-						if hangs.Load() && (all || id == 1) && op.Kind == errorfs.Sync {
-							<-answer
-						}
-						return nil
-					})
-				}
-				for id := kafka.BrokerID(1); id <= 3; id++ {
-					w.restart(id, w.crash(id, 100))
-				}
-				w.create("orders", 1, 1, 2, 3)
-				w.fill(1, "orders", 3)
-				hangs.Store(true)
-				info := w.produce(1, "orders", 0, "value-3")
-				<-time.After(3 * time.Second)
-				if moved := w.leaderOf("orders") != 1; moved == all {
-					t.Errorf("broker %d leads after three seconds", w.leaderOf("orders"))
-				}
-				err := w.at(1, "orders", 0).Acknowledged(info.LeaderEpoch, info.LastOffset+1)
-				if err == nil {
-					t.Error("acknowledged by a leader that has not synced it")
-				}
-				if !all {
-					leader := w.leaderOf("orders")
-					w.acked(leader, "orders", 0, w.produce(leader, "orders", 0, "value-4"))
-				}
-				hangs.Store(false)
-				close(answer)
-				w.inSync("orders", 3)
-				w.same("orders", 0, 1, 2, 3)
-			})
-		})
-	}
 }
 
 // TestHighWatermarkAfterARestart: a replica that comes back alone serves what it served

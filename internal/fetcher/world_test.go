@@ -237,12 +237,11 @@ func (n *node) run(logger *slog.Logger) {
 	n.w.must(err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(n.w.t.Context()))
 	var running sync.WaitGroup
-	watchdog := &partition.Watchdog{Table: n.applier.Table, Hanging: n.dir.Hanging, Now: time.Now, Logger: logger}
 	keep := func(ctx context.Context) error {
 		return partition.KeepWatermarks(ctx, n.applier.Table, n.watermarks, logger)
 	}
 	for _, run := range []func(context.Context) error{
-		n.dir.Run, n.fetcher.Run, n.changes.Run, server.Run, n.mender.Run, watchdog.Run, keep,
+		n.dir.Run, n.fetcher.Run, n.changes.Run, server.Run, n.mender.Run, keep,
 	} {
 		running.Go(func() {
 			if err := run(ctx); err != nil {

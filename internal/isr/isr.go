@@ -330,26 +330,6 @@ func (l *Leader) Resign(now time.Time) *Change {
 	return l.maybeResign(now)
 }
 
-// HandOver is Resign, once, for a leader whose disk does not answer, if another can lead:
-// it is alive and has on its disk what the leader waits for. Where all disks hang, or
-// there is nothing to wait for, it is better to stay.
-func (l *Leader) HandOver(logEndOffset kafka.Offset, alive func(kafka.BrokerID) bool, now time.Time) *Change {
-	l.logEndOffset = max(l.logEndOffset, logEndOffset)
-	self := l.find(l.self).syncedEnd
-	if l.pending != nil || self >= l.logEndOffset {
-		return nil
-	}
-	able := slices.ContainsFunc(l.isr, func(id kafka.BrokerID) bool {
-		return id != l.self && l.find(id).syncedEnd > self && alive(id)
-	})
-	if !able {
-		return nil
-	}
-	c := l.Resign(now)
-	l.resigning = false
-	return c
-}
-
 func (l *Leader) maybeResign(now time.Time) *Change {
 	if !l.resigning || l.pending != nil || len(l.isr) < 2 || now.Before(l.resignNotBefore) {
 		return nil

@@ -72,8 +72,6 @@ func TestScripts(t *testing.T) {
 					l.SetMinInSync(int(args[0]))
 				case "resign":
 					want = l.Resign(now)
-				case "hand-over": // hand-over end dead...
-					want = l.HandOver(kafka.Offset(args[0]), except(args[1:]), now)
 				case "begins": // begins broker end log-start
 					_, want, err = l.Fetched(isr.Fetch{
 						From: kafka.BrokerID(args[0]), SyncedEnd: kafka.Offset(args[1]), LogStartOffset: kafka.Offset(args[2]),

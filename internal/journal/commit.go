@@ -62,9 +62,7 @@ func (j *Journal) commitRound() {
 	j.mu.Unlock()
 	j.pace.started(time.Now())
 	if failure == nil && (len(r.items) > 0 || j.notesDue()) {
-		j.waitsSince.Store(time.Now().UnixNano())
 		failure = j.commit(r)
-		j.waitsSince.Store(0)
 	}
 	for _, w := range r.waiters {
 		w <- failure

@@ -149,9 +149,6 @@ type Journal struct {
 	// were in their logs' own files before, durable there or not.
 	writtenSequence atomic.Uint64
 	counters        counters
-	// waitsSince is when the committer began to make a round durable, in nanoseconds;
-	// 0 while there is none.
-	waitsSince atomic.Int64
 
 	recycleMu sync.Mutex // Held while files are recycled.
 

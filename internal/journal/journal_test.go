@@ -20,12 +20,12 @@ import (
 )
 
 // Whoever asks learns how long a round has waited for a disk that hangs.
-func TestWaiting(t *testing.T) {
+func TestCommitting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
 		disk := errorfs.Wrap(memfs.New(), nil)
 		j, _ := start(t, disk, small())
-		if got := j.Waiting(time.Now()); got != 0 {
+		if got := j.Committing(); got != 0 {
 			t.Errorf("with nothing to do: %v", got)
 		}
 		disk.SetInjector(func(o errorfs.Op) error {
@@ -40,7 +40,7 @@ func TestWaiting(t *testing.T) {
 		}
 		<-time.After(3 * time.Second)
 		synctest.Wait()
-		if got := j.Waiting(time.Now()); got < 2*time.Second {
+		if got := j.Committing(); got < 2*time.Second {
 			t.Errorf("after three seconds: %v", got)
 		}
 		close(goOn)
@@ -48,7 +48,7 @@ func TestWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if got := j.Waiting(time.Now()); got != 0 {
+		if got := j.Committing(); got != 0 {
 			t.Errorf("when it is done: %v", got)
 		}
 	})

@@ -22,16 +22,6 @@ type Stats struct {
 	LastSync, SyncP50, SyncP99 time.Duration
 }
 
-// Waiting returns how long by now the round under way waits for the disk; 0 without
-// one. On a disk that hangs it grows.
-func (j *Journal) Waiting(now time.Time) time.Duration {
-	since := j.waitsSince.Load()
-	if since == 0 {
-		return 0
-	}
-	return max(0, now.Sub(time.Unix(0, since)))
-}
-
 // counters are the live form of Stats.
 type counters struct {
 	rounds, journalWrites, journalBytes atomic.Uint64

@@ -12,8 +12,7 @@ import (
 
 // A replica steps aside when it can't do its part, although its broker runs: its log is
 // damaged. It asks the controller to be out of the ISR and not eligible (package insync),
-// and another leads if there is one in sync. Then it may throw its log away (Mender). A
-// leader whose disk does not answer does the same, where others can do better (Watchdog).
+// and another leads if there is one in sync. Then it may throw its log away (Mender).
 //
 // What would break without that order: a replica that is in the ISR, or eligible beside
 // it, may be elected at any moment, because it has all that was acknowledged. So it
@@ -39,25 +38,6 @@ func (p *Partition) damaged(error) {
 
 // Damaged reports whether the replica's log is damaged.
 func (p *Partition) Damaged() bool { return p.aside.damaged.Load() }
-
-// HandOver has another replica lead, if one can do better than this one, whose disk does
-// not answer.
-func (p *Partition) HandOver(now time.Time) {
-	if p.handOver(now) && p.wants != nil {
-		p.wants(p)
-	}
-}
-
-func (p *Partition) handOver(now time.Time) bool {
-	p.role.RLock()
-	defer p.role.RUnlock()
-	p.progress.mu.Lock()
-	defer p.progress.mu.Unlock()
-	if p.standing != leading || p.progress.leader == nil {
-		return false
-	}
-	return p.progress.leader.HandOver(p.log.LogEndOffset(), p.isAlive, now) != nil
-}
 
 // StepAside asks for what a replica in trouble needs: that it leads no more, if others
 // are in sync, and that it is neither in sync nor eligible. It reports whether that is
