@@ -85,7 +85,10 @@ func (c *ControlPlane) begin(ctx context.Context, controllerEpoch uint64, change
 		_, _, err := decide(ctx, c, "take over", struct{}{},
 			func(*controller.State, struct{}) (struct{}, []metadata.Record) { return struct{}{}, nil })
 		if err == nil && c.duty.with(controllerEpoch, func(*controller.Liveness) {}) {
-			c.log.Info("active controller", "node", c.controller.Self, "controller_epoch", controllerEpoch)
+			if c.duty.announced != controllerEpoch { // It begins anew when it learns more of its own lead.
+				c.duty.announced = controllerEpoch
+				c.log.Info("active controller", "node", c.controller.Self, "controller_epoch", controllerEpoch)
+			}
 			return true
 		}
 		timer := time.NewTimer(firstPause)

@@ -48,6 +48,9 @@ func (c *ControlPlane) leads() bool {
 // duty is what this node knows of the others as the active controller, and what it
 // has noticed in case it becomes it.
 type duty struct {
+	// announced is the last controller epoch that was logged, by Run alone.
+	announced uint64
+
 	mu              sync.Mutex
 	controllerEpoch uint64               // Of live.
 	live            *controller.Liveness // Nil before this node first leads.
