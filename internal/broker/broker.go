@@ -179,7 +179,9 @@ func (b *Broker) openQuorum() (err error) {
 	if err := b.joinQuorum(&o); err != nil {
 		return err
 	}
-	b.quorum, err = quorum.Open(o)
+	if b.quorum, err = quorum.Open(o); err == nil {
+		b.compareVoters()
+	}
 	return err
 }
 

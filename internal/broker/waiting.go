@@ -2,6 +2,8 @@ package broker
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,4 +51,17 @@ func (b *Broker) tellWait() {
 		return
 	}
 	b.log.Warn("waiting for the active controller to let this broker in", "controller", s.Leader, "voters", s.Voters)
+}
+
+// compareVoters says that the voters that this broker was started with are not those
+// that its metadata knows: a directory that has metadata goes by that.
+func (b *Broker) compareVoters() {
+	if b.cluster == nil || len(b.cluster.voters) == 0 {
+		return
+	}
+	told, known := slices.Sorted(maps.Keys(b.cluster.voters)), b.quorum.Status().Voters
+	if !slices.Equal(told, known) {
+		b.log.Warn("the metadata in the data directory knows other voters than --voters: those that it knows count, and "+
+			"--voters says only where they are", "known", known, "told", told)
+	}
 }
