@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"testing"
 	"time"
 
@@ -241,4 +242,40 @@ func TestWaiters(t *testing.T) {
 		t.Errorf("fired: %v %v %v %v, %d wakes too many", at1.Fired(), at2.Fired(), at5.Fired(), removed.Fired(), len(done))
 	}
 	p.StopWaiting(&at5)
+}
+
+// silent is a Waker for somebody who looks by himself.
+type silent struct{}
+
+func (silent) Wake() {}
+
+// TestWaiterIsUsedAgainAtOnce: whoever sees that a waiter fired may use it again, while the one that fired it is still
+// about to wake him. The race detector tells.
+func TestWaiterIsUsedAgainAtOnce(t *testing.T) {
+	f := newFixture(t)
+	p, other := f.topic("orders", 1, 1), f.topic("others", 2, 1)
+	ended := make(chan struct{})
+	rounds := make(chan struct{})
+	go func() { // Ends with rounds.
+		defer close(ended)
+		for range rounds {
+			p.Resign(false) // Which wakes all.
+		}
+	}()
+	var w partition.Waiter
+	done := make(wakes, 1)
+	for range 2000 {
+		p.Wait(&w, silent{}, 100)
+		rounds <- struct{}{}
+		for !w.Fired() {
+			runtime.Gosched()
+		}
+		other.Wait(&w, done, 100)
+		other.StopWaiting(&w)
+	}
+	close(rounds)
+	<-ended
+	if len(done) > 0 {
+		t.Error("somebody else was woken")
+	}
 }

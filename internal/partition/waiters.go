@@ -132,7 +132,9 @@ func (ws *waiters) wakeAll() {
 	ws.any.Store(false)
 }
 
+// fire wakes whoever waits. Once it has fired the waiter is its owner's again.
 func (w *Waiter) fire() {
+	waker := w.waker
 	w.fired.Store(true)
-	w.waker.Wake()
+	waker.Wake()
 }
