@@ -17,9 +17,11 @@
 // NOT_COORDINATOR and finds the next coordinator. A reply that has waited for the
 // high watermark for too long becomes COORDINATOR_NOT_AVAILABLE, as in Kafka: the
 // client asks for the coordinator again, and what it wrote may still be committed.
-// There is no way back from a
-// replayed record, and none is needed: what was appended is replayed, what could
-// not be appended never was.
+// There is no way back from a replayed record, and none is needed: what was appended
+// is replayed, what could not be appended never was.
+//
+// Time: machines reckon by the wall clock, since what they write down must mean
+// something after a restart. When somebody sets it, deadlines move along (clock.go).
 //
 // Invariants:
 //
