@@ -46,9 +46,15 @@ func (l *loop) putOff(e *entry) {
 	l.session.note(e)
 }
 
-// fail puts a partition off and logs why, once.
+// fail puts a partition off and logs why, once. While the broker stops, logs are closed
+// under whoever follows, which is no news.
 func (l *loop) fail(e *entry, what string, err error) {
 	l.putOff(e)
+	select {
+	case <-l.over:
+		return
+	default:
+	}
 	if e.failing {
 		return
 	}

@@ -32,8 +32,9 @@ type loop struct {
 	off     map[*entry]bool // Those that back off.
 	session session
 	contact partition.Contact
-	backoff time.Duration // After a request that failed.
-	broken  bool          // The last one failed, which was logged.
+	backoff time.Duration   // After a request that failed.
+	broken  bool            // The last one failed, which was logged.
+	over    <-chan struct{} // Closed when the broker stops.
 }
 
 // key finds a partition in an answer.
@@ -75,6 +76,7 @@ type call struct {
 // run fetches until ctx ends or there is nothing to follow. One request waits at the
 // leader; a second may be on its way to overtake it.
 func (l *loop) run(ctx context.Context) {
+	l.over = ctx.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	var first, second *call
 	defer func() {
