@@ -351,8 +351,12 @@ func TestFailoverTimes(t *testing.T) {
 		create("a")
 		active, _ := s.nodes[1].plane.ActiveController()
 		for _, id := range []kafka.BrokerID{active%3 + 1, active} {
+			most := 20 * time.Millisecond
+			if id == active { // Who asks for votes before the other knows is refused, and the turn goes on.
+				most = 200 * time.Millisecond
+			}
 			s.kill(id, 1)
-			if took := s.missed(id); took > 20*time.Millisecond {
+			if took := s.missed(id); took > most {
 				t.Errorf("the death of broker %d is noticed after %v", id, took)
 			}
 			s.start(id)
