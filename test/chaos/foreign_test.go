@@ -127,13 +127,17 @@ func (f *foreign) awaitMore(n int) {
 	}
 }
 
+// endTimeout is how long a client may take to end: as long as a record may take to be
+// delivered, and some time for the rest.
+const endTimeout = 150 * time.Second
+
 // end has the client end, and holds what it saw against the log.
 func (f *foreign) end(addrs []string) {
 	f.t.Helper()
 	_ = f.input.Close()
 	select {
 	case <-f.ended:
-	case <-time.After(90 * time.Second):
+	case <-time.After(endTimeout):
 		f.t.Errorf("%s does not end; it said last: %s", f.name, f.lastWords())
 		return
 	}

@@ -28,6 +28,7 @@ type guard struct {
 	name          string
 	file          string // Where it stands, from the root of the module.
 	pkg, test     string
+	args          []string // Of the test.
 	with, without string
 }
 
@@ -114,8 +115,10 @@ func (g guard) isMissed(dir string, limit time.Duration) (bool, error) {
 	if out, err := exec.Command("go", "build", "-overlay", at, "./"+filepath.Dir(g.file)).CombinedOutput(); err != nil {
 		return false, fmt.Errorf("without it, the code is none: %w\n%s", err, out)
 	}
-	out, err := exec.Command("go", "test", "-overlay", at, "-count=1", "-timeout", limit.String(),
-		"-run", "^"+g.test+"$", "./"+g.pkg).CombinedOutput()
+	args := append([]string{
+		"test", "-overlay", at, "-count=1", "-timeout", limit.String(), "-run", "^" + g.test + "$", "./" + g.pkg,
+	}, g.args...)
+	out, err := exec.Command("go", args...).CombinedOutput()
 	var failed *exec.ExitError
 	switch {
 	case errors.As(err, &failed):
@@ -129,7 +132,7 @@ func (g guard) isMissed(dir string, limit time.Duration) (bool, error) {
 }
 
 // parse reads the list: for each guard a line with its name after "==", then "file",
-// "test" with a package and a test, and lines with "-" of what stands there, and with
+// "test" with a package, a test and its arguments, and lines with "-" of what stands there, and with
 // "+" of what is put in its place.
 func parse(text string) ([]guard, error) {
 	var guards []guard
@@ -150,7 +153,11 @@ func parse(text string) ([]guard, error) {
 		case "file":
 			g.file = rest
 		case "test":
-			g.pkg, g.test, _ = strings.Cut(rest, " ")
+			words := strings.Fields(rest)
+			if len(words) < 2 {
+				return nil, fmt.Errorf("line %d: want a package and a test", i+1)
+			}
+			g.pkg, g.test, g.args = words[0], words[1], words[2:]
 		case "-":
 			g.with += rest + "\n"
 		case "+":

@@ -78,7 +78,7 @@ type History struct {
 
 	mu      sync.Mutex
 	acked   map[Value]Place
-	stored  map[Value]bool // Acknowledged, nobody said where.
+	stored  map[Value]bool  // Acknowledged, nobody said where.
 	read    map[Place]Value // What was read first at a place.
 	final   map[Place]Value // The log in the end; nil until it was read.
 	readers map[reader]int64
