@@ -140,6 +140,10 @@ func dialHints(err error) []string {
 			"Is the broker running? Start one with: strandline start",
 			"For a broker elsewhere: --brokers HOST:PORT or STRANDLINE_BROKERS.",
 		}
+	case isTLS(err):
+		return []string{
+			"--tls-ca FILE says whom to trust; --tls-cert and --tls-key what to show to a broker that asks for it.",
+		}
 	case isTimeout(err):
 		return []string{
 			"A firewall or a wrong address drops packets like this, and so does a broker that hangs.",
