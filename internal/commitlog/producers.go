@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"time"
 
@@ -266,10 +265,7 @@ func (p *producers) forgetSnapshots(l *Log, drop func(kafka.Offset) bool) error 
 		if !drop(offset) {
 			return false
 		}
-		err := l.env.fs.Remove(fileName(l.dir, offset, snapshotSuffix))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, removeFile(l.env.fs, fileName(l.dir, offset, snapshotSuffix)))
 		return true
 	})
 	return errors.Join(errs...)
