@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 )
 
 // Listen puts TLS over a listener. Connections shake hands when they are first read or
 // written, within the deadlines that are set on them, so that nobody's slowness keeps
-// others waiting. failed is told of a handshake that failed.
+// others waiting. failed is told of a handshake that failed, unless the other side said
+// nothing.
 func Listen(l net.Listener, config *tls.Config, failed func(from net.Addr, err error)) net.Listener {
 	return &listener{l, config, failed}
 }
@@ -50,7 +52,9 @@ func (c *conn) Read(p []byte) (int, error) {
 			_, _ = io.WriteString(header.Conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n"+
 				"Content-Type: text/plain\r\n\r\nThis is an HTTPS listener: use https://\n")
 		}
-		c.failed(c.RemoteAddr(), err)
+		if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) { // It may never have begun.
+			c.failed(c.RemoteAddr(), err)
+		}
 	})
 	return c.Conn.Read(p)
 }

@@ -19,10 +19,17 @@ type turns struct {
 	net.Conn
 	slots chan struct{}
 	over  bool // The handshake is over: set before anybody else has the connection.
+	heard bool // The other side has said something.
 }
 
 // Read implements net.Conn.
-func (t *turns) Read(p []byte) (int, error) { return t.without(t.Conn.Read, p) }
+func (t *turns) Read(p []byte) (int, error) {
+	n, err := t.without(t.Conn.Read, p)
+	if !t.over && n > 0 {
+		t.heard = true
+	}
+	return n, err
+}
 
 // Write implements net.Conn.
 func (t *turns) Write(p []byte) (int, error) { return t.without(t.Conn.Write, p) }
@@ -50,6 +57,9 @@ func (c *Conn) handshake(ctx context.Context) error {
 	err := c.net.(*tls.Conn).HandshakeContext(ctx)
 	<-c.turns.slots
 	c.turns.over = true
+	if err != nil && !c.turns.heard {
+		return err // It came to see whether somebody listens, as load balancers do.
+	}
 	if err != nil {
 		var header tls.RecordHeaderError
 		if errors.As(err, &header) {

@@ -84,3 +84,21 @@ func TestHandshakeFailuresAreExplained(t *testing.T) {
 		b.stop()
 	}
 }
+
+// Who only looks whether somebody listens is no failure that anybody has to know of.
+func TestProbesOfATLSListener(t *testing.T) {
+	certificate, _ := newCertificate(t)
+	b := newBroker(t, netx.TCP{})
+	b.options.Listeners = []wire.Listener{
+		{Name: "SSL", TLS: &tls.Config{Certificates: []tls.Certificate{certificate}}},
+	}
+	closed := make(chan wire.CloseReason, 1)
+	b.options.Events.ConnClosed = func(_ *wire.Conn, reason wire.CloseReason, _ error) { closed <- reason }
+	b.start()
+	if err := b.dial().Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-closed; got != wire.ClosedByPeer {
+		t.Errorf("closed because of %s", got)
+	}
+}
