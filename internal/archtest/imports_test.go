@@ -35,6 +35,7 @@ func mayImport() map[string][]string {
 		"internal/wire":            in("certs", "kafka", "netx", "tally", "vfs"),
 		"internal/tally":           nil,
 		"internal/peer":            in("certs", "kafka", "netx", "quorum", "wire"),
+		"internal/relay":           in("kafka", "netx"),
 		"internal/netx":            nil,
 		"internal/certs":           nil,
 		"internal/certs/certstest": in("certs"),
@@ -45,7 +46,7 @@ func mayImport() map[string][]string {
 		"internal/httpapi": in("auth", "commitlog", "config", "controller", "controlplane",
 			"coordinator", "coordinator/groups", "coordinator/shard", "group", "idempotency", "kafka",
 			"keyring", "metadata", "nearest", "netx", "partition", "quota", "reach", "record", "refusal",
-			"session", "strictjson", "topics", "txn"),
+			"relay", "session", "strictjson", "topics", "txn"),
 		"internal/console": in("httpapi"),
 
 		"internal/session": in("assignor", "coordinator/groups", "coordinator/shard", "group", "kafka",

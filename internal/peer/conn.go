@@ -305,9 +305,26 @@ func isCause(err error, cause Cause) bool {
 
 // dial opens a connection and asks for the versions of requests.
 func (c *Conn) dial(ctx context.Context) (*link, error) {
+	nc, address, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := newLink(c, nc, address)
+	c.running.Go(l.write)
+	c.running.Go(l.read)
+	if err := l.greet(ctx); err != nil {
+		l.fail(err)
+		return nil, err
+	}
+	return l, nil
+}
+
+// open opens a connection, which is encrypted if that is wanted, and returns where it
+// leads to.
+func (c *Conn) open(ctx context.Context) (net.Conn, string, error) {
 	address, known := c.address()
 	if !known {
-		return nil, &DownError{Cause: Unknown}
+		return nil, "", &DownError{Cause: Unknown}
 	}
 	nc, err := c.opt.Network.Dial(ctx, address)
 	if err == nil && c.opt.TLS != nil {
@@ -318,16 +335,9 @@ func (c *Conn) dial(ctx context.Context) (*link, error) {
 		if errors.Is(err, syscall.ECONNREFUSED) {
 			cause = Refused
 		}
-		return nil, &DownError{Address: address, Cause: cause, Err: err}
+		return nil, "", &DownError{Address: address, Cause: cause, Err: err}
 	}
-	l := newLink(c, nc, address)
-	c.running.Go(l.write)
-	c.running.Go(l.read)
-	if err := l.greet(ctx); err != nil {
-		l.fail(err)
-		return nil, err
-	}
-	return l, nil
+	return nc, address, nil
 }
 
 // encrypt puts TLS over a connection.

@@ -110,6 +110,9 @@ func (c *Conn) serve(ctx context.Context) {
 	if err == nil {
 		err = c.in.loop(ctx)
 	}
+	if c.maybeDetach(err) {
+		return
+	}
 	reason, err := c.explain(err)
 	if reason == ClosedRequest || reason == ClosedForStop || reason == ClosedInvalid {
 		late := time.AfterFunc(c.server.limits.Load().Grace, func() { c.kill(reason, err) })

@@ -51,6 +51,7 @@ const (
 	ClosedTooMany                      // Too many connections.
 	ClosedTooManyIP                    // Too many connections from one address.
 	ClosedResponse                     // A response could not be read or encoded.
+	ClosedDetached                     // It goes on with another protocol, elsewhere.
 	closeReasonCount
 )
 
@@ -77,6 +78,8 @@ func (r CloseReason) String() string {
 		return "connections_per_ip"
 	case ClosedResponse:
 		return "response"
+	case ClosedDetached:
+		return "detached"
 	default:
 		return "unknown"
 	}

@@ -25,7 +25,7 @@ type closeLog struct {
 // worthTelling says which reasons an operator wants to know of.
 func (r CloseReason) worthTelling() bool {
 	switch r {
-	case ClosedByPeer, ClosedForStop, ClosedIdle:
+	case ClosedByPeer, ClosedForStop, ClosedIdle, ClosedDetached:
 		return false
 	default:
 		return true

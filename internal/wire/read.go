@@ -444,5 +444,9 @@ func (r *reader) answer(ctx context.Context, api API, req *Request) (full bool, 
 		return false, nil
 	}
 	r.unflushed = true
+	if d, ok := resp.(detachResponse); ok {
+		r.conn.out.push(req, d.Response)
+		return false, &detachError{d.take}
+	}
 	return r.conn.out.push(req, resp), nil
 }
