@@ -18,6 +18,8 @@ import (
 	"net"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/strandline/strandline/internal/broker"
 	"github.com/strandline/strandline/internal/certs"
 	"github.com/strandline/strandline/internal/kafka"
@@ -68,6 +70,12 @@ type Config struct {
 	Settings map[string]string
 	// Logger takes the broker's log; nil discards it.
 	Logger *slog.Logger
+	// Metrics, if set, takes the broker's metrics until Close, beside what /metrics of
+	// HTTPListen shows: all but the series of single partitions, and those of the Go
+	// runtime and the process, which are this program's own. Several brokers in one
+	// program need registerers that tell them apart, as those of
+	// prometheus.WrapRegistererWith do.
+	Metrics prometheus.Registerer
 }
 
 // TLSFiles names files in PEM form: a certificate with those between it and its CA,
@@ -138,6 +146,7 @@ func (c Config) start(ctx context.Context, g Ground, closeFiles func() error) (*
 		ClusterListen: c.ClusterListen, ClusterAdvertise: c.ClusterAdvertise, Voters: c.voters(),
 		ClusterListener: c.ClusterListener, TLS: certs.Files(c.TLS), ClusterTLS: certs.Files(c.ClusterTLS),
 		Network: g.Network, Listener: g.Listener, HTTPListener: g.HTTPListener,
+		Metrics: c.Metrics,
 	})
 	if err != nil {
 		return nil, errors.Join(err, closeFiles())

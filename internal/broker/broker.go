@@ -38,6 +38,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/strandline/strandline/internal/api"
@@ -86,6 +87,8 @@ type Config struct {
 	Listener, HTTPListener net.Listener
 	Settings               map[string]string
 	Logger                 *slog.Logger
+	// Metrics takes the broker's metrics, beside /metrics; nil for none.
+	Metrics prometheus.Registerer
 }
 
 // Broker is a broker. Its fields stand in the order in which a request meets
@@ -100,13 +103,16 @@ type Broker struct {
 	httpAPI  *httpapi.API
 	debug    *sideDoor
 	metrics  http.Handler
-	counts   counts
-	endpoint metadata.Endpoint // As advertised.
-	address  string            // The same as text.
-	wire     *wire.Server
-	reach    *doorbell
-	api      *api.Services
-	groups   *coordinator.Coordinator[*group.Shard]
+	// releaseMetrics takes the metrics out of the embedder's registry; nil if they
+	// are in none.
+	releaseMetrics func()
+	counts         counts
+	endpoint       metadata.Endpoint // As advertised.
+	address        string            // The same as text.
+	wire           *wire.Server
+	reach          *doorbell
+	api            *api.Services
+	groups         *coordinator.Coordinator[*group.Shard]
 	// coordinator and topics are what requests of both protocols go through.
 	coordinator *groups.Coordinator
 	sessions    *session.Sessions
@@ -302,6 +308,7 @@ func (b *Broker) serve(ctx context.Context) error {
 	above.Go(func() error { return b.groups.Run(ctx) })
 	above.Go(func() error { return b.wire.Run(ctx) })
 	above.Go(func() error { return b.http.run(ctx) })
+	above.Go(func() error { return b.serveInside(ctx) })
 	above.Go(func() error { return b.sessions.Run(ctx) })
 	above.Go(func() error { return b.debug.run(ctx) })
 	above.Go(func() error { return b.retain(ctx) })
@@ -343,6 +350,9 @@ func (b *Broker) boot(ctx context.Context) error {
 // close closes files and listeners, whatever of them is open.
 func (b *Broker) close(clean bool) error {
 	var errs []error
+	if b.releaseMetrics != nil {
+		b.releaseMetrics()
+	}
 	if b.listener != nil {
 		_ = b.listener.Close() // Closed before by the server, if it ran.
 	}

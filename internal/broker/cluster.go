@@ -23,6 +23,7 @@ import (
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/peer"
 	"github.com/strandline/strandline/internal/quorum"
+	"github.com/strandline/strandline/internal/relay"
 	"github.com/strandline/strandline/internal/wire"
 )
 
@@ -46,12 +47,17 @@ type cluster struct {
 	requests, fetches *peer.Pool
 	table             *api.ClusterTable
 	wire              *wire.Server
-	fetcher           *fetcher.Fetcher
-	changes           *insync.Changes
-	mender            *partition.Mender
-	watermarks        *commitlog.Watermarks
-	options           peer.Options
-	tls               *certs.Source // Nil without TLS between brokers.
+	// relay sends HTTP requests to other brokers, through tunnels that end at the
+	// inner door of each.
+	relay      *relay.Relay
+	tunnels    *netx.Handover
+	innerDoor  *sideDoor
+	fetcher    *fetcher.Fetcher
+	changes    *insync.Changes
+	mender     *partition.Mender
+	watermarks *commitlog.Watermarks
+	options    peer.Options
+	tls        *certs.Source // Nil without TLS between brokers.
 
 	mu     sync.Mutex
 	shares []*peer.Pool // Of loops beside the first of a leader.
@@ -87,6 +93,10 @@ func (b *Broker) openCluster(ctx context.Context) error {
 	o := peer.Options{Network: b.network(), TLS: client(c.tls), Logger: b.log}
 	c.options = o
 	c.requests, c.fetches = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
+	c.tunnels = netx.NewHandover(listener.Addr())
+	c.relay = relay.New(func(ctx context.Context, to kafka.BrokerID) (net.Conn, error) {
+		return c.requests.Tunnel(ctx, c.self.ID, to, b.control.Image().ClusterID())
+	})
 	b.cluster = c
 	return nil
 }
@@ -201,7 +211,9 @@ func (b *Broker) openClusterWire() (err error) {
 		return nil
 	}
 	c.table = b.api.NewClusterTable(b.control)
-	rows := c.table.Rows(c.raft.API())
+	rows := c.table.Rows(c.raft.API(), b.tunnelAPI())
+	c.innerDoor = openInnerDoor(c.tunnels, b.settings(), b.log)
+	c.innerDoor.handle(b.httpAPI.Inside(), b.produceRoute(b.httpAPI.Produce()))
 	_, l := divided(b.settings(), true)
 	c.wire, err = wire.New(wire.Options{
 		Listeners: []wire.Listener{{Name: metadata.ClusterListener, Listener: c.listener, TLS: server(c.tls)}},
@@ -209,6 +221,31 @@ func (b *Broker) openClusterWire() (err error) {
 		Limits:    l, Logger: b.log,
 	})
 	return err
+}
+
+// tunnelAPI opens tunnels for HTTP requests of other brokers.
+func (b *Broker) tunnelAPI() wire.API {
+	c := b.cluster
+	open := func() error {
+		select {
+		case <-b.ready:
+		default:
+			return errors.New("the broker is starting")
+		}
+		if c.tunnels.Closed() {
+			return errors.New("the broker is stopping")
+		}
+		return nil
+	}
+	return peer.TunnelAPI(c.self.ID, func() string { return b.control.Image().ClusterID() }, open, c.tunnels.Hand)
+}
+
+// serveInside answers the HTTP requests of other brokers until ctx ends.
+func (b *Broker) serveInside(ctx context.Context) error {
+	if b.cluster == nil {
+		return nil
+	}
+	return b.cluster.innerDoor.run(ctx)
 }
 
 // clusterRequestBytes leaves room for the largest snapshot of the metadata.
@@ -306,7 +343,7 @@ func (b *Broker) closeCluster() error {
 		return nil
 	}
 	_ = c.listener.Close() // Closed before by the server, if it ran.
-	errs := []error{c.requests.Close(), c.fetches.Close()}
+	errs := []error{c.relay.Close(), c.tunnels.Close(), c.requests.Close(), c.fetches.Close()}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.shares {

@@ -116,8 +116,9 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 			t.Fatalf("%q, %v", got, err)
 		}
 	}
-	if got, err := ask(dial(), "/healthz"); err == nil {
-		t.Errorf("a third connection is answered: %q", got)
+	if got, err := ask(dial(), "/healthz"); err != nil || !strings.HasPrefix(got, "HTTP/1.1 429 ") ||
+		!strings.Contains(got, "\r\nRetry-After: 1\r\n") || !strings.Contains(got, `"code":"THROTTLING_QUOTA_EXCEEDED"`) {
+		t.Errorf("a third connection is answered: %q, %v", got, err)
 	}
 	for end := time.Now().Add(10 * time.Second); len(r.log.with("HTTP connection refused")) == 0; {
 		if time.Now().After(end) {

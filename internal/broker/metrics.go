@@ -8,6 +8,7 @@ import (
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/httpapi"
 	"github.com/strandline/strandline/internal/metrics"
+	"github.com/strandline/strandline/internal/netx"
 )
 
 // counts are what the metrics room counts itself; the other rooms count on their
@@ -23,20 +24,36 @@ func (b *Broker) serveHTTP() {
 	mux := http.NewServeMux()
 	mux.Handle("/", b.httpAPI)
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) { b.metrics.ServeHTTP(w, r) })
-	b.http.handle(b.counts.http.Wrap(mux), express.Route{
+	b.http.handle(b.counts.http.Wrap(mux), b.produceRoute(b.counts.http.Wrap(b.httpAPI.Produce())))
+}
+
+// produceRoute is what goes by the express lane.
+func (b *Broker) produceRoute(h http.Handler) express.Route {
+	return express.Route{
 		Method: http.MethodPost, Prefix: "/v1/topics/", Param: "topic", Suffix: "/produce",
-		Pattern: httpapi.ProduceRoute, Handler: b.counts.http.Wrap(b.httpAPI.Produce()),
-	})
+		Pattern: httpapi.ProduceRoute, Handler: h,
+	}
 }
 
 // openMetrics makes what /metrics shows of all the other parts, and opens it to the
-// HTTP listener.
-func (b *Broker) openMetrics() error {
-	if b.http == nil {
-		return nil
+// HTTP listener and to the embedder's registry.
+func (b *Broker) openMetrics() (err error) {
+	if b.http != nil {
+		b.serveHTTP()
+		b.metrics = metrics.Handler(b.metricsSources())
 	}
-	b.serveHTTP()
-	b.metrics = metrics.Handler(metrics.Sources{
+	if b.config.Metrics != nil {
+		b.releaseMetrics, err = metrics.Register(b.config.Metrics, b.metricsSources())
+	}
+	return err
+}
+
+func (b *Broker) metricsSources() metrics.Sources {
+	connections := func() netx.LimitStats { return netx.LimitStats{} }
+	if b.http != nil {
+		connections = b.http.listener.Stats
+	}
+	return metrics.Sources{
 		Self: b.api.NodeID, Rack: b.config.Rack, Ready: b.ready, Wire: b.wire, API: b.api,
 		Partitions: b.partitions, Image: b.control.Image, Quorum: b.quorum.Status,
 		Groups: func(fn func(*group.Shard)) error {
@@ -44,10 +61,9 @@ func (b *Broker) openMetrics() error {
 		},
 		Disk: b.disk, Usage: b.config.FS.Usage, Settings: b.settings, Now: b.now,
 		ProcessIO: func() ([]byte, error) { return os.ReadFile("/proc/self/io") },
-		Events:    &b.counts.events, HTTP: &b.counts.http, HTTPConnections: b.http.listener.Stats,
+		Events:    &b.counts.events, HTTP: &b.counts.http, HTTPConnections: connections,
 		Keys: b.keys, Sessions: b.sessions,
-	})
-	return nil
+	}
 }
 
 // DebugAddr returns the address of the pprof listener, or "".

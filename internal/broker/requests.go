@@ -32,12 +32,18 @@ func (b *Broker) openRequests() {
 	if b.cluster != nil {
 		b.api.Peers = b.cluster.requests
 	}
-	b.sessions = session.New(session.Options{
+	members := session.Options{
 		Groups: b.coordinator, EnsureOffsets: b.ensureOffsetsTopic, Topics: b.topics, Now: b.now, Logger: b.log,
-		MaxSessions: int(b.settings().HTTPMaxSessions),
-	})
-	b.httpAPI = httpapi.New(b, httpapi.Services{
-		NodeID: self, Topics: b.topics, Keys: b.keys, Groups: b.coordinator, Sessions: b.sessions, Control: b.control,
+		MaxSessions: int(b.settings().HTTPMaxSessions), Self: self,
+	}
+	services := httpapi.Services{
+		NodeID: self, Topics: b.topics, Keys: b.keys, Groups: b.coordinator, Control: b.control,
 		Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log,
-	})
+	}
+	if b.cluster != nil {
+		members.Ask, services.Forward = httpapi.AskSessions(b.cluster.relay), b.cluster.relay
+	}
+	b.sessions = session.New(members)
+	services.Sessions = b.sessions
+	b.httpAPI = httpapi.New(b, services)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"sync"
@@ -30,6 +31,9 @@ type sideDoor struct {
 	log      *slog.Logger
 	// When a refused connection and a failed handshake were last logged, in nanoseconds.
 	lastLog, lastInsecure atomic.Int64
+	turned                chan struct{} // Holds a token for each connection that is told that it is one too many.
+	// within makes the contexts of requests here what they are; nil leaves them.
+	within func(context.Context) context.Context
 	// conns are the goroutines that serve connections, and the requests on them: run
 	// waits for all of them.
 	conns sync.WaitGroup
@@ -50,32 +54,36 @@ func openSideDoor(
 			return nil, fmt.Errorf("listen for HTTP: %w", err)
 		}
 	}
-	d := &sideDoor{log: logger}
+	d := newSideDoor(s, logger)
 	d.listener = netx.NewLimited(l, netx.Limits{
-		InAll: int(s.MaxConnections), ByAddress: int(s.MaxConnectionsPerIP), Refused: d.refused,
+		InAll: int(s.MaxConnections), ByAddress: int(s.MaxConnectionsPerIP), Refused: d.turnAway,
 	})
 	d.opening = d.listener
 	if source != nil {
 		d.opening = certs.Listen(d.listener, source.Server(), d.insecure)
 	}
+	return d, nil
+}
+
+// openInnerDoor makes the door that other brokers' requests come through. How many
+// connections they may open follows from how many requests they may answer.
+func openInnerDoor(l net.Listener, s *config.Broker, logger *slog.Logger) *sideDoor {
+	d := newSideDoor(s, logger)
+	d.listener = netx.NewLimited(l, netx.Limits{InAll: math.MaxInt, ByAddress: math.MaxInt})
+	d.opening = d.listener
+	d.within = httpapi.Inside
+	return d
+}
+
+// newSideDoor makes a door without a listener.
+func newSideDoor(s *config.Broker, logger *slog.Logger) *sideDoor {
+	d := &sideDoor{log: logger, turned: make(chan struct{}, maxTurnedAway)}
 	d.server = &http.Server{
 		ReadHeaderTimeout: headTimeout, ReadTimeout: s.HTTPBodyTimeout,
 		WriteTimeout: 5 * time.Minute, IdleTimeout: idleTimeout, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug), ConnState: d.count,
 	}
-	return d, nil
-}
-
-// refusedLogInterval is the least time between two lines about refused connections.
-const refusedLogInterval = 5 * time.Second
-
-// refused says that a connection was closed unread; a metric counts those that are
-// not said.
-func (d *sideDoor) refused(from net.Addr, limit netx.Limit, open int) {
-	if isTime(&d.lastLog) {
-		d.log.Warn("HTTP connection refused: as many are open as the limit allows",
-			"remote", from.String(), "limit", string(limit), "open", open)
-	}
+	return d
 }
 
 // insecure says that a client of the listener failed to agree on TLS.
@@ -134,6 +142,9 @@ func (d *sideDoor) run(ctx context.Context) error {
 		IdleTimeout: idleTimeout, RequestTimeout: headTimeout, WriteTimeout: writeTimeout,
 	})
 	serving, ctx := errgroup.WithContext(ctx)
+	if d.within != nil {
+		ctx = d.within(ctx)
+	}
 	d.server.BaseContext = func(net.Listener) context.Context { return ctx }
 	serving.Go(func() error {
 		if err := lane.Run(ctx, stopGrace); err != nil {

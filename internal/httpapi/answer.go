@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/strandline/strandline/internal/relay"
 )
 
 // answer writes a value as the JSON answer.
@@ -43,6 +45,15 @@ func answerJSON(w http.ResponseWriter, status int, body []byte) {
 // jsonType is the content type of answers. It is constant.
 var jsonType = []string{"application/json"}
 
+// clientOf returns the client's address: of a request that another broker has passed
+// on, the one that it came from first.
+func clientOf(r *http.Request) string {
+	if client := r.Header.Get(relay.ClientField); client != "" && inside(r) {
+		return clip(client) + " by broker " + r.RemoteAddr
+	}
+	return r.RemoteAddr
+}
+
 // logInterval is the least time between two lines about the same thing.
 const logInterval = 5 * time.Second
 
@@ -76,7 +87,7 @@ func (l *requestLog) write(now time.Time, message string, r *http.Request, err e
 	suppressed := line.suppressed
 	line.last, line.suppressed = now, 0
 	l.mu.Unlock()
-	args = append(args, "method", r.Method, "path", r.URL.Path, "remote", r.RemoteAddr, "error", err)
+	args = append(args, "method", r.Method, "path", r.URL.Path, "remote", clientOf(r), "error", err)
 	if suppressed > 0 {
 		args = append(args, "suppressed", suppressed)
 	}

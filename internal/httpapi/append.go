@@ -25,9 +25,9 @@ func (c *produceCall) append(ctx context.Context) error {
 	for i := range c.records {
 		r := &c.records[i]
 		if r.timestampMs == record.NoTimestamp {
-			r.timestampMs = now.UnixMilli()
+			r.timestampMs, r.dated = now.UnixMilli(), true
 		}
-		once = once || r.idempotencyKey != nil
+		once = once || r.idempotencyKey != nil && r.err == nil && !r.done
 	}
 	if !once {
 		c.appendGroups(now)
@@ -39,32 +39,68 @@ func (c *produceCall) append(ctx context.Context) error {
 // appendOnce is append for records some of which have idempotency keys. The ring
 // of the topic's keys is held over the look at them and the appends, so that of
 // several tries at the same time one appends and the others find its record; all
-// of them then wait for it to be durable.
+// of them then wait for it to be durable. Where other brokers lead partitions of the
+// topic they are asked in between: see package keyring.
 func (c *produceCall) appendOnce(ctx context.Context, now time.Time) error {
 	for i := range c.records {
-		if r := &c.records[i]; r.idempotencyKey != nil && r.err == nil {
+		if r := &c.records[i]; r.idempotencyKey != nil && r.err == nil && !r.done {
 			r.keyDigest = idempotency.DigestKey(r.idempotencyKey)
-			r.content = idempotency.DigestContent(r.key, r.value, r.headers)
+			r.content = idempotency.DigestContent(r.key, r.value, r.plainHeaders())
 			r.err = c.checkWindow(r, now)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.left)
 	defer cancel()
-	ring, err := c.server.Keys.Hold(ctx, c.topic, now)
-	if err != nil {
-		return err
+	for {
+		ring, err := c.server.Keys.Hold(ctx, c.topic, now)
+		if err != nil {
+			return err
+		}
+		c.lookUp(ctx, ring, now)
+		others := c.server.otherLeaders(c.topic)
+		if len(others) == 0 || !c.hasNewKeys() {
+			c.appendHeld(ring, now)
+			ring.Release()
+			return nil
+		}
+		again, err := c.appendAfterAsking(ctx, ring, others, now)
+		if err != nil || !again {
+			return err
+		}
 	}
-	defer ring.Release()
-	c.lookUp(ctx, ring, now)
+}
+
+// plainHeaders are the headers as the client gave them.
+func (r *produceRecord) plainHeaders() []record.Header {
+	if r.marked {
+		return r.headers[:len(r.headers)-idempotency.MarkHeaders]
+	}
+	return r.headers
+}
+
+// appendHeld appends while the ring is held, and has it remember the keys.
+func (c *produceCall) appendHeld(ring *keyring.Ring, now time.Time) {
+	for i := range c.records {
+		if r := &c.records[i]; r.isNewKey() && !r.marked {
+			r.headers, r.marked = idempotency.AppendMark(r.headers, r.idempotencyKey, r.content), true
+		}
+	}
 	c.appendGroups(now)
 	for i := range c.records {
-		if r := &c.records[i]; r.idempotencyKey != nil && r.err == nil && r.sameAs < 0 {
+		if r := &c.records[i]; r.idempotencyKey != nil && r.err == nil && r.sameAs < 0 && !r.placed && !r.done {
 			ring.Observe(r.keyDigest, r.content, idempotency.Place{
 				Partition: r.partition, Offset: r.offset, TimestampMs: r.timestampMs,
 			})
 		}
 	}
-	return nil
+}
+
+// isNewKey reports whether the record has an idempotency key and is to be appended.
+func (r *produceRecord) isNewKey() bool { return r.idempotencyKey != nil && r.isUnplaced() }
+
+// isUnplaced reports whether the record is still to be appended.
+func (r *produceRecord) isUnplaced() bool {
+	return r.err == nil && r.part == nil && r.sameAs < 0 && !r.placed && !r.done
 }
 
 // checkWindow refuses a record whose key would be forgotten at once.
@@ -90,9 +126,10 @@ func (c *produceCall) lookUp(ctx context.Context, ring *keyring.Ring, now time.T
 	}
 	for i := range c.records {
 		r := &c.records[i]
-		if r.idempotencyKey == nil || r.err != nil {
+		if r.idempotencyKey == nil || r.err != nil || r.done || r.placed {
 			continue
 		}
+		r.sameAs, r.part = -1, nil
 		place, outcome := ring.Check(r.keyDigest, r.content, now)
 		switch outcome {
 		case idempotency.Conflict:
@@ -117,7 +154,6 @@ func (c *produceCall) lookUp(ctx context.Context, ring *keyring.Ring, now time.T
 		if r.leaderEpoch, r.err = ring.Ready(ctx, r.partition, now); r.err == nil && mine != nil {
 			mine[r.keyDigest] = i
 		}
-		r.headers = idempotency.AppendMark(r.headers, r.idempotencyKey, r.content)
 	}
 }
 
@@ -134,7 +170,7 @@ func (c *produceCall) appendGroups(now time.Time) {
 	sorted := true
 	for i := range c.records {
 		r := &c.records[i]
-		if r.err != nil || r.part != nil || r.sameAs >= 0 {
+		if !r.isUnplaced() {
 			continue
 		}
 		if n := len(c.order); n > 0 && c.records[c.order[n-1]].partition > r.partition {

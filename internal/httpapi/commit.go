@@ -5,12 +5,14 @@ package httpapi
 
 import (
 	"cmp"
+	"context"
 	"math"
 	"net/http"
 	"slices"
 	"strconv"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/session"
 )
 
@@ -45,17 +47,15 @@ func (s *server) commit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if passed, err := s.passToCoordinator(w, r, body, req.Group); passed || err != nil {
+	return s.toCoordinator(w, r, body, req.Group, func() error {
+		err := s.Sessions.Commit(r.Context(), session.Commit{
+			Group: req.Group, Topic: r.PathValue("topic"), Member: req.Member, Offsets: offsets,
+		})
+		if err == nil {
+			answerOffsets(w, offsets)
+		}
 		return err
-	}
-	err = s.Sessions.Commit(r.Context(), session.Commit{
-		Group: req.Group, Topic: r.PathValue("topic"), Member: req.Member, Offsets: offsets,
 	})
-	if err != nil {
-		return err
-	}
-	answerOffsets(w, offsets)
-	return nil
 }
 
 // offsetsOf reads offsets by partition, in order.
@@ -95,17 +95,15 @@ func (s *server) seek(w http.ResponseWriter, r *http.Request) error {
 			return badRequest("partition is %d: they are numbered from 0, and without one all are moved", number)
 		}
 	}
-	if passed, err := s.passToCoordinator(w, r, body, req.Group); passed || err != nil {
+	return s.toCoordinator(w, r, body, req.Group, func() error {
+		offsets, err := s.Sessions.Seek(r.Context(), session.Seek{
+			Group: req.Group, Topic: r.PathValue("topic"), Partition: number, To: to,
+		})
+		if err == nil {
+			answerOffsets(w, offsets)
+		}
 		return err
-	}
-	offsets, err := s.Sessions.Seek(r.Context(), session.Seek{
-		Group: req.Group, Topic: r.PathValue("topic"), Partition: number, To: to,
 	})
-	if err != nil {
-		return err
-	}
-	answerOffsets(w, offsets)
-	return nil
 }
 
 // place returns where to seek to.
@@ -135,14 +133,42 @@ func (q *SeekRequest) place() (session.Place, error) {
 	return places[0], nil
 }
 
-// passToCoordinator passes a request on to the broker that coordinates a group.
-func (s *server) passToCoordinator(w http.ResponseWriter, r *http.Request, body []byte, group string) (bool, error) {
+// toCoordinator answers a request about a group on the broker that coordinates it. To
+// commit the same offsets again does no harm.
+func (s *server) toCoordinator(
+	w http.ResponseWriter, r *http.Request, body []byte, group string, here func() error,
+) error {
 	if group == "" {
-		return false, badRequest("group is missing")
+		return badRequest("group is missing")
 	}
-	leader, err := s.Groups.BrokerOf(r.Context(), group)
-	if err != nil {
-		return false, err
+	return s.travel(w, r, journey{
+		find: func(ctx context.Context) (leadership, error) { return s.coordinatorOf(ctx, group) },
+		here: here, body: body, patience: failoverPatience,
+	})
+}
+
+// coordinatorOf finds the broker that coordinates a group.
+func (s *server) coordinatorOf(ctx context.Context, group string) (leadership, error) {
+	if _, err := s.Groups.BrokerOf(ctx, group); err != nil {
+		return leadership{}, err
 	}
-	return s.pass(w, r, body, leader)
+	return s.leadershipOf(group)
+}
+
+// leadershipOf is coordinatorOf where the topic of offsets is there.
+func (s *server) leadershipOf(group string) (leadership, error) {
+	i, leader, err := s.Groups.PartitionOf(group)
+	switch {
+	case err != nil:
+		return leadership{}, err
+	case leader == kafka.NoBroker:
+		return leadership{}, &kafka.Error{
+			Code: kafka.ErrCoordinatorNotAvailable, Message: "the group's partition has no leader: try again",
+		}
+	}
+	offsets := s.Control.Image().Topic(metadata.OffsetsTopic)
+	if offsets == nil || int(i) >= len(offsets.Partitions) {
+		return leadership{leader: leader}, nil
+	}
+	return leadership{leader, offsets.Partitions[i].LeaderEpoch}, nil
 }

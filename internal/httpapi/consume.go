@@ -60,6 +60,8 @@ type ConsumedRecord struct {
 	Value       []byte           `json:"value,omitzero"`
 	ValueText   *string          `json:"value_text,omitempty"`
 	Headers     []ConsumedHeader `json:"headers,omitempty"`
+	// Stale is there in streams, where Consumed has it otherwise.
+	Stale bool `json:"stale,omitempty"`
 }
 
 // Consumed is the answer to a consume request. Without a group it has neither
@@ -69,6 +71,9 @@ type Consumed struct {
 	NextOffsets map[string]int64 `json:"next_offsets"`
 	Member      string           `json:"member,omitempty"`
 	Generation  int32            `json:"generation,omitempty"`
+	// Stale says that the partition has no leader that can be asked, and that these
+	// are the records that a replica knew to be acknowledged: there may be later ones.
+	Stale bool `json:"stale,omitempty"`
 }
 
 // Offsets are the offsets of the next records to read, by partition: the answer
@@ -85,6 +90,7 @@ type reading struct {
 	single session.Read
 	group  bool // By member, else by single.
 	text   bool
+	stale  bool // What a replica has is read, because there is no leader to ask.
 	wait   time.Duration
 
 	generation int32
@@ -102,17 +108,27 @@ func (s *server) consume(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leader, err := c.leader(r.Context())
-	if err != nil {
-		return err
+	f := acceptedForm(r)
+	if !c.group {
+		return c.readSomewhere(w, r, f)
 	}
-	if passed, err := s.pass(w, r, nil, leader); passed || err != nil {
-		return err
-	}
-	if f := acceptedForm(r); f != inArray {
+	return s.travel(w, r, journey{
+		find: c.coordinator, here: func() error { return c.answer(w, r, f) }, form: f,
+		patience: max(c.wait, failoverPatience), fickle: true,
+	})
+}
+
+// coordinator finds the broker that coordinates the group.
+func (c *reading) coordinator(ctx context.Context) (leadership, error) {
+	return c.server.coordinatorOf(ctx, c.member.Group)
+}
+
+// answer answers on this broker.
+func (c *reading) answer(w http.ResponseWriter, r *http.Request, f form) error {
+	if f != inArray {
 		return c.stream(w, r, f)
 	}
-	p := s.takePage(inArray, c.text)
+	p := c.server.takePage(inArray, c.text)
 	defer p.release()
 	p.out = append(p.out, `{"records":[`...)
 	b, err := c.read(r.Context(), c.wait, p)
@@ -125,6 +141,7 @@ func (s *server) consume(w http.ResponseWriter, r *http.Request) error {
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h.Set("Cache-Control", "no-store")
+	c.markStale(h)
 	h.Set("Content-Length", strconv.Itoa(len(p.out)))
 	if _, err := w.Write(p.out); err != nil {
 		b.Return()
@@ -314,22 +331,6 @@ func (c *reading) flag(name string) (bool, error) {
 	}
 }
 
-// leader returns the broker that coordinates the group or leads the partition.
-func (c *reading) leader(ctx context.Context) (kafka.BrokerID, error) {
-	if c.group {
-		return c.server.Groups.BrokerOf(ctx, c.member.Group)
-	}
-	view, err := c.server.topic(c.single.Topic)
-	if err != nil {
-		return kafka.NoBroker, err
-	}
-	if int(c.single.Partition) >= len(view.Meta.Partitions) {
-		code, message := view.NoPartition(c.single.Partition)
-		return kafka.NoBroker, &kafka.Error{Code: code, Message: message}
-	}
-	return view.Meta.Partitions[c.single.Partition].Leader, nil
-}
-
 // read reads a page of records and notes where to read on.
 func (c *reading) read(ctx context.Context, wait time.Duration, p *page) (session.Batch, error) {
 	mark := p.Mark()
@@ -390,6 +391,9 @@ func (c *reading) appendEnd(dst []byte) []byte {
 		dst = appendText(dst, []byte(c.member.Member))
 		dst = append(dst, `,"generation":`...)
 		dst = strconv.AppendInt(dst, int64(c.generation), 10)
+	}
+	if c.stale {
+		dst = append(dst, `,"stale":true`...)
 	}
 	return dst
 }

@@ -20,6 +20,7 @@ const (
 // is over, or the caller is gone.
 func (c *reading) stream(w http.ResponseWriter, r *http.Request, f form) error {
 	p := c.server.takePage(f, c.text)
+	p.stale = c.stale
 	defer p.release()
 	until := time.Now().Add(c.wait)
 	begun := false
@@ -73,6 +74,7 @@ func (c *reading) begin(w http.ResponseWriter, f form) {
 	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // For proxies that would collect what is to be seen now.
+	c.markStale(h)
 	if c.group {
 		h.Set("Strandline-Member", c.member.Member)
 		h.Set("Strandline-Generation", strconv.Itoa(int(c.generation)))

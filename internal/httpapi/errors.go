@@ -69,6 +69,10 @@ func problemOf(err error) (int, Problem) {
 	if errors.As(err, &own) {
 		return own.status, Problem{own.code.String(), own.message, retriable(own.status, own.code)}
 	}
+	var on *passedOn
+	if errors.As(err, &on) {
+		return on.status, on.problem
+	}
 	code := refusal.CodeOf(err)
 	status := statusOf(code)
 	return status, Problem{code.String(), refusal.MessageOf(err), retriable(status, code)}
@@ -120,6 +124,9 @@ func statusOf(code kafka.Code) int {
 
 // fail answers with an error.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if inside(r) && undone(err) {
+		w.Header().Set(undoneField, "1")
+	}
 	if errors.Is(err, context.Canceled) {
 		// The client is gone, or the broker stops; who is still there is told.
 		err = refuse(http.StatusServiceUnavailable, kafka.ErrBrokerNotAvailable, "the broker is stopping: try again")

@@ -6,8 +6,11 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -73,7 +76,12 @@ func (s *server) listGroups(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	list := GroupList{Groups: []GroupOverview{}}
-	err := s.Groups.Shards.View(func(_ int32, m *group.Shard) {
+	others, err := s.groupsElsewhere(r)
+	if err != nil {
+		return err
+	}
+	list.Groups = append(list.Groups, others...)
+	err = s.Groups.Shards.View(func(_ int32, m *group.Shard) {
 		for _, g := range m.Overviews() {
 			list.Groups = append(list.Groups, GroupOverview{g.GroupID, g.State.String(), g.ProtocolType, g.Members})
 		}
@@ -94,17 +102,63 @@ func (s *server) ask(
 	return groups.Ask(ctx, s.Groups, id, group.Context{Topics: groups.Topics{Image: s.Control.Image()}}, step)
 }
 
-// groupIsElsewhere passes a request about a group on, if another broker
-// coordinates it.
-func (s *server) groupIsElsewhere(w http.ResponseWriter, r *http.Request) (bool, error) {
-	if s.Control.Image().Topic(metadata.OffsetsTopic) == nil {
-		return false, noGroup(r.PathValue("group")) // There are no groups yet.
+// groupsElsewhere lists the groups that other brokers coordinate.
+func (s *server) groupsElsewhere(r *http.Request) (all []GroupOverview, err error) {
+	if !s.travels(r) {
+		return nil, nil
 	}
-	_, leader, err := s.Groups.PartitionOf(r.PathValue("group"))
+	offsets := s.Control.Image().Topic(metadata.OffsetsTopic)
+	if offsets == nil {
+		return nil, nil
+	}
+	asked := map[kafka.BrokerID]bool{s.NodeID: true, kafka.NoBroker: true}
+	for i := range offsets.Partitions {
+		leader := offsets.Partitions[i].Leader
+		if asked[leader] {
+			continue
+		}
+		asked[leader] = true
+		ctx, cancel := context.WithTimeout(r.Context(), askTimeout)
+		defer cancel()
+		var list GroupList
+		if err := s.askJSON(ctx, leader, r, &list); err != nil {
+			return nil, err
+		}
+		all = append(all, list.Groups...)
+	}
+	return all, nil
+}
+
+// askTimeout is how long another broker may take to answer what waits for nothing.
+const askTimeout = 5 * time.Second
+
+// askJSON asks another broker what this one was asked, and reads the answer.
+func (s *server) askJSON(ctx context.Context, to kafka.BrokerID, r *http.Request, answer any) error {
+	resp, err := s.Forward.Send(ctx, to, r, nil)
 	if err != nil {
-		return false, err
+		return &kafka.Error{
+			Code: kafka.ErrBrokerNotAvailable, Message: fmt.Sprintf("broker %d, which has a part of it, does not answer: try again", to),
+		}
 	}
-	return s.pass(w, r, nil, leader)
+	if resp.StatusCode != http.StatusOK {
+		return readProblem(resp)
+	}
+	b, err := readAnswer(resp)
+	if err == nil {
+		err = json.Unmarshal(b, answer)
+	}
+	return err
+}
+
+// aboutGroup answers a request about one group on the broker that coordinates it.
+func (s *server) aboutGroup(w http.ResponseWriter, r *http.Request, fickle bool, here func() error) error {
+	if s.Control.Image().Topic(metadata.OffsetsTopic) == nil {
+		return noGroup(r.PathValue("group")) // There are no groups yet.
+	}
+	return s.travel(w, r, journey{
+		find: func(context.Context) (leadership, error) { return s.leadershipOf(r.PathValue("group")) },
+		here: here, patience: failoverPatience, fickle: fickle,
+	})
 }
 
 func noGroup(id string) error {
@@ -116,9 +170,10 @@ func (s *server) describeGroup(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	if passed, err := s.groupIsElsewhere(w, r); passed || err != nil {
-		return err
-	}
+	return s.aboutGroup(w, r, false, func() error { return s.describeGroupHere(w, r) })
+}
+
+func (s *server) describeGroupHere(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("group")
 	ctx, cancel := context.WithTimeout(r.Context(), decisionTimeout)
 	defer cancel()
@@ -216,9 +271,10 @@ func (s *server) deleteGroup(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	if passed, err := s.groupIsElsewhere(w, r); passed || err != nil {
-		return err
-	}
+	return s.aboutGroup(w, r, true, func() error { return s.deleteGroupHere(w, r) })
+}
+
+func (s *server) deleteGroupHere(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), decisionTimeout)
 	defer cancel()
 	id := r.PathValue("group")

@@ -86,24 +86,28 @@ func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	c.left, c.inside = c.timeout, inside(r)
 	c.choosePartitions()
-	if to := c.elsewhere(); to != s.NodeID {
-		if passed, err := s.pass(w, r, b.bytes, to); passed || err != nil {
-			return err
-		}
+	if s.travels(r) {
+		return c.deliver(w, r, b.bytes)
 	}
-	for i := range c.records {
-		if x := &c.records[i]; x.err == nil {
-			s.awaitOpen(r.Context(), c.topic, x.partition)
-		}
-	}
-	if err := c.append(r.Context()); err != nil {
+	if err := c.appendHere(r.Context()); err != nil {
 		return err
 	}
 	b.release() // What was appended was copied; waiting takes no memory of it.
 	b = nil
 	c.await(r.Context())
 	return c.answer(w)
+}
+
+// appendHere appends what is to be appended on this broker.
+func (c *produceCall) appendHere(ctx context.Context) error {
+	for i := range c.records {
+		if x := &c.records[i]; x.err == nil && !x.done {
+			c.server.awaitOpen(ctx, c.topic, x.partition)
+		}
+	}
+	return c.append(ctx)
 }
 
 // read reads the request.
@@ -181,42 +185,35 @@ func (s *server) awaitOpen(ctx context.Context, topic *topics.View, i int32) {
 // decisionTimeout bounds a wait for the controller.
 const decisionTimeout = 30 * time.Second
 
-// elsewhere returns the broker that leads all partitions of the call, this broker
-// if there are several: what others lead is then refused record by record.
-func (c *produceCall) elsewhere() kafka.BrokerID {
-	leader := kafka.NoBroker
-	for i := range c.records {
-		r := &c.records[i]
-		if r.err != nil {
-			return c.server.NodeID
-		}
-		of := c.topic.Meta.Partitions[r.partition].Leader
-		if i > 0 && of != leader {
-			return c.server.NodeID
-		}
-		leader = of
-	}
-	return leader
-}
-
-// choosePartitions gives every record its partition.
+// choosePartitions gives every record that has no place yet its partition.
 func (c *produceCall) choosePartitions() {
 	n := int32(len(c.topic.Meta.Partitions))
 	for i := range c.records {
 		r := &c.records[i]
 		switch {
-		case r.partition >= n:
+		case r.done || r.err != nil:
+		case r.partition >= n && !r.chosen:
 			code, message := c.topic.NoPartition(r.partition)
 			r.err = &kafka.Error{Code: code, Message: message}
-		case r.partition >= 0:
+		case r.partition >= 0 && !r.chosen:
 		case r.key != nil:
-			r.partition = kafka.PartitionOfKey(r.key, n)
+			r.partition, r.chosen = kafka.PartitionOfKey(r.key, n), true
 		case r.idempotencyKey != nil:
-			r.partition = kafka.PartitionOfKey(r.idempotencyKey, n)
+			r.partition, r.chosen = kafka.PartitionOfKey(r.idempotencyKey, n), true
 		default:
-			r.partition = c.topic.NextInTurn()
+			r.partition, r.chosen = c.nextInTurn(n), true
 		}
 	}
+}
+
+// nextInTurn returns the partition whose turn it is. What another broker has sent
+// goes to a partition that is led here: it has chosen this broker for it.
+func (c *produceCall) nextInTurn(n int32) int32 {
+	next := c.topic.NextInTurn()
+	for i := int32(1); c.inside && i < n && c.topic.Meta.Partitions[next].Leader != c.server.NodeID; i++ {
+		next = c.topic.NextInTurn()
+	}
+	return next
 }
 
 // lastWait is how much longer a record is waited for once the broker stops, or its
@@ -228,12 +225,12 @@ func (c *produceCall) await(ctx context.Context) {
 	if c.acks != partition.AcksAll {
 		return
 	}
-	c.timer.Reset(c.timeout)
+	c.timer.Reset(c.left)
 	defer c.timer.Stop()
 	expired, until := false, ""
 	for i := range c.records {
 		r := &c.records[i]
-		if r.err != nil || r.sameAs >= 0 || r.part == nil {
+		if r.err != nil || r.sameAs >= 0 || r.part == nil || r.done {
 			continue
 		}
 		// The records of a batch have one and the same fate; the high watermark
@@ -275,7 +272,7 @@ func (c *produceCall) answer(w http.ResponseWriter) error {
 	if !c.several {
 		r := &c.records[0]
 		if r.err != nil {
-			return r.err
+			return r.refused()
 		}
 		c.out = append(r.appendResult(append(out, '{')), '}', '\n')
 		answerJSON(w, http.StatusOK, c.out)
@@ -299,6 +296,10 @@ func (c *produceCall) answer(w http.ResponseWriter) error {
 			continue
 		}
 		_, problem := problemOf(r.err)
+		if c.inside {
+			out = appendJSON(out, insideBody{insideProblem{problem, undone(r.refused())}})
+			continue
+		}
 		out = appendJSON(out, problemBody{problem})
 	}
 	c.out = append(out, ']', '}', '\n')
@@ -308,6 +309,15 @@ func (c *produceCall) answer(w http.ResponseWriter) error {
 	}
 	answerJSON(w, status, c.out)
 	return nil
+}
+
+// refused is why the record is not acknowledged; a doubtError if it may have been
+// appended.
+func (r *produceRecord) refused() error {
+	if r.part == nil {
+		return r.err
+	}
+	return &doubtError{r.err}
 }
 
 // appendResult appends the fields of a Result.

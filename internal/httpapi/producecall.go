@@ -79,11 +79,16 @@ type produceRecord struct {
 	timestampMs    int64  // record.NoTimestamp for now.
 
 	keyDigest, content idempotency.Digest
-	sameAs             int // The record of the call that this one repeats, or -1.
+	sameAs             int  // The record of the call that this one repeats, or -1.
+	chosen             bool // The partition is not the client's wish.
+	dated              bool // The timestamp is not the client's wish.
+	marked             bool // The headers end in the mark of the idempotency key.
 	err                error
 	offset             kafka.Offset
 	part               *partition.Partition // Where it is; nil before.
 	leaderEpoch        kafka.LeaderEpoch    // Of part, when it was appended.
+	placed             bool                 // Another broker has it.
+	done               bool                 // It is where it should be, and stays there.
 }
 
 // maxTimestampMs bounds timestamps, so that no sum of one leaves 64 bits.
@@ -95,7 +100,10 @@ type produceCall struct {
 	topic   *topics.View
 	acks    partition.Acks
 	timeout time.Duration
-	several bool // The request has a list of records.
+	left    time.Duration // Of timeout.
+	several bool          // The request has a list of records.
+	inside  bool          // Another broker has sent it.
+	begun   bool          // It was tried once to deliver it.
 	records []produceRecord
 
 	json    strictjson.Reader
@@ -152,7 +160,7 @@ func (c *produceCall) charge() error {
 
 // begin settles what a request has that does not say otherwise.
 func (c *produceCall) begin() {
-	c.acks, c.timeout, c.several = partition.AcksAll, defaultProduceTimeout, false
+	c.acks, c.timeout, c.several, c.begun = partition.AcksAll, defaultProduceTimeout, false, false
 }
 
 func (c *produceCall) add() *produceRecord {

@@ -24,6 +24,7 @@ const (
 type page struct {
 	form   form
 	text   bool // Values that are text are given as text.
+	stale  bool // Each record of a stream says so.
 	out    []byte
 	server *server
 	taken  int64 // Of the server's budget.
@@ -99,7 +100,7 @@ func (s *server) takePage(f form, text bool) *page {
 	if p == nil {
 		p = &page{server: s}
 	}
-	p.form, p.text = f, text
+	p.form, p.text, p.stale = f, text, false
 	return p
 }
 
@@ -151,6 +152,9 @@ func (p *page) appendRecord(dst []byte, partition int32, r *record.Record) []byt
 	}
 	if !first {
 		dst = append(dst, ']')
+	}
+	if p.stale {
+		dst = append(dst, `,"stale":true`...)
 	}
 	return append(dst, '}')
 }

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
@@ -25,37 +26,34 @@ type Services struct {
 	Broker   func() *config.Broker // The broker's settings as they are now.
 	Now      func() time.Time
 	Logger   *slog.Logger
-	// Forward passes requests on to the broker that can answer them; nil where
-	// there is no other.
+	// Forward sends requests on to the broker that can answer them; nil where there
+	// is no other.
 	Forward Forward
 }
 
-// Forward passes a request on to another broker of the cluster. It is the one
-// seam through which any node takes any request: a handler finds out who leads
-// the partition or coordinates the group, and what is not here goes there as it
-// came.
+// Forward sends requests to other brokers of the cluster; *relay.Relay is one. It is
+// the one seam through which any node takes any request: a handler finds out who
+// leads the partition or coordinates the group, and what is not here goes there as
+// it came. It must not change r.
+//
+// An error with a method Unsent that returns true says that nothing of the request
+// has left, any other that it may have been carried out.
 type Forward interface {
-	// Pass sends the request to a broker, with body in the place of what was read
-	// of its own, and the broker's answer to w. On an error nothing was written.
-	Pass(w http.ResponseWriter, r *http.Request, body []byte, to kafka.BrokerID) error
+	Send(
+		ctx context.Context, to kafka.BrokerID, r *http.Request, body []byte, own ...string,
+	) (*http.Response, error)
 }
 
-// forwardedField marks a request that a broker has passed on: it goes no further,
-// so that two brokers with other views of the cluster do not play ball with it.
-const forwardedField = "Strandline-Forwarded"
+// insideKey marks the contexts of requests that another broker sends.
+type insideKey struct{}
 
-// pass passes a request on to the broker that leads what the request is about.
-// It reports false if that is this broker, and an error if nobody can be asked.
-func (s *server) pass(w http.ResponseWriter, r *http.Request, body []byte, leader kafka.BrokerID) (bool, error) {
-	switch {
-	case leader == s.NodeID:
-		return false, nil
-	case leader == kafka.NoBroker:
-		return false, &kafka.Error{Code: kafka.ErrLeaderNotAvailable, Message: "the partition has no leader: try again"}
-	case s.Forward == nil || r.Header.Get(forwardedField) != "":
-		return false, &kafka.Error{
-			Code: kafka.ErrNotLeaderOrFollower, Message: "another broker leads the partition: try again",
-		}
-	}
-	return true, s.Forward.Pass(w, r, body, leader)
-}
+// Inside returns the context of connections on which only brokers send requests.
+// Such a request goes no further, so that two brokers with other views of the cluster
+// do not play ball with it. Nothing that a client can send has that effect.
+func Inside(ctx context.Context) context.Context { return context.WithValue(ctx, insideKey{}, true) }
+
+// inside reports whether another broker sends the request.
+func inside(r *http.Request) bool { return r.Context().Value(insideKey{}) != nil }
+
+// travels reports whether a request may go on to another broker.
+func (s *server) travels(r *http.Request) bool { return s.Forward != nil && !inside(r) }

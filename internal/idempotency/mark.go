@@ -14,6 +14,9 @@ const (
 	HashHeader = "strandline.idempotency-hash" // markVersion and a Digest of the content.
 )
 
+// MarkHeaders is how many those are.
+const MarkHeaders = 2
+
 // MaxKeyBytes is the longest key.
 const MaxKeyBytes = 255
 

@@ -68,6 +68,8 @@ type Ring struct {
 	table  *idempotency.Table
 	bounds idempotency.Bounds
 	gone   bool // The topic was deleted: nothing is kept.
+	// reserved are the keys whose records may be about to be appended (reserve.go).
+	reserved map[idempotency.Digest]*Reservation
 }
 
 // reading is how far a partition was read.
@@ -115,6 +117,7 @@ func (r *Rings) ring(topic *topics.View) (*Ring, error) {
 	}
 	v, _ := r.rings.LoadOrStore(id, &Ring{
 		home: r, name: topic.Name, turn: make(chan struct{}, 1), table: idempotency.NewTable(), reads: map[int32]*reading{},
+		reserved: map[idempotency.Digest]*Reservation{},
 	})
 	// A topic is gone first, and then forgotten: either we see here that it is gone,
 	// or Forget sees what we have just stored.

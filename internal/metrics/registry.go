@@ -72,24 +72,29 @@ const (
 // registered anywhere else.
 func New(s Sources, detail Detail) *Gatherer {
 	g := &Gatherer{registry: prometheus.NewRegistry()}
-	d := newDescs()
-	s.detail = detail
-	lag := &lags{sources: s}
 	g.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
-	for _, c := range []*collector{
+	for _, c := range s.collectors(detail) {
+		g.registry.MustRegister(c)
+		g.many = append(g.many, c)
+	}
+	return g
+}
+
+// collectors returns the sections of the table. One of them collects at a time.
+func (s Sources) collectors(detail Detail) []*collector {
+	d := newDescs()
+	s.detail = detail
+	lag := &lags{sources: s}
+	return []*collector{
 		{descs: d, metrics: clusterMetrics(), read: s.collectCluster},
 		{descs: d, metrics: append(topicMetrics(), partitionMetrics()...), read: s.collectPartitions},
 		{descs: d, metrics: groupMetrics(), read: lag.collect},
 		{descs: d, metrics: append(requestMetrics(), connectionMetrics()...), read: s.collectRequests},
 		{descs: d, metrics: append(httpMetrics(), sessionMetrics()...), read: s.collectHTTP},
 		{descs: d, metrics: storageMetrics(), read: s.collectStorage},
-	} {
-		g.registry.MustRegister(c)
-		g.many = append(g.many, c)
 	}
-	return g
 }
 
 // maxScrapes bounds the scrapes that run or wait at a time, so that a client that

@@ -19,9 +19,10 @@ const (
 type Limits struct {
 	InAll     int
 	ByAddress int
-	// Refused is told of a connection that was closed unread, and how many from
-	// its address, or in all, there are; nil tells nobody.
-	Refused func(from net.Addr, limit Limit, open int)
+	// Refused takes a connection that is one too many, and closes it; open is how
+	// many there are from its address, or in all. It must not block. With nil such a
+	// connection is closed.
+	Refused func(c net.Conn, limit Limit, open int)
 }
 
 // LimitStats are the connections there are, and there were.
@@ -30,8 +31,7 @@ type LimitStats struct {
 	Accepted, RefusedInAll, RefusedByAddress uint64
 }
 
-// Limited is a listener with limits: it closes what is one too many before anybody
-// sees it. A connection counts until it is closed.
+// Limited is a listener with limits: nobody who accepts sees what is one too many. A connection counts until it is closed.
 type Limited struct {
 	net.Listener
 	limits Limits
@@ -58,10 +58,11 @@ func (l *Limited) Accept() (net.Conn, error) {
 		if limit == "" {
 			return &limitedConn{Conn: c, listener: l, ip: ip}, nil
 		}
-		_ = c.Close()
-		if l.limits.Refused != nil {
-			l.limits.Refused(c.RemoteAddr(), limit, open)
+		if l.limits.Refused == nil {
+			_ = c.Close()
+			continue
 		}
+		l.limits.Refused(c, limit, open)
 	}
 }
 

@@ -45,8 +45,9 @@ func TestLimits(t *testing.T) {
 	const a, mapped, b, c = "10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2", "10.0.0.3"
 	in := &script{from: []string{a, mapped, a, b, c, b}}
 	var refused []string
-	l := netx.NewLimited(in, netx.Limits{InAll: 3, ByAddress: 2, Refused: func(from net.Addr, limit netx.Limit, open int) {
-		refused = append(refused, from.(*net.TCPAddr).IP.String()+" "+string(limit))
+	l := netx.NewLimited(in, netx.Limits{InAll: 3, ByAddress: 2, Refused: func(conn net.Conn, limit netx.Limit, open int) {
+		_ = conn.Close()
+		refused = append(refused, conn.RemoteAddr().(*net.TCPAddr).IP.String()+" "+string(limit))
 		if limit == netx.LimitByAddress && open != 2 || limit == netx.LimitInAll && open != 3 {
 			t.Errorf("%d open at %s", open, limit)
 		}

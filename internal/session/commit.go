@@ -38,11 +38,11 @@ func (x *Sessions) Commit(ctx context.Context, r Commit) error {
 	if err != nil {
 		return err
 	}
-	if err := x.checkOffsets(r.Topic, r.Offsets); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
+	if err := x.checkOffsets(ctx, r.Topic, r.Offsets); err != nil {
+		return err
+	}
 	if err := x.o.EnsureOffsets(ctx); err != nil {
 		return err
 	}
@@ -57,16 +57,24 @@ func (x *Sessions) Commit(ctx context.Context, r Commit) error {
 }
 
 // checkOffsets refuses offsets that are in no log.
-func (x *Sessions) checkOffsets(topic string, offsets []Next) error {
+func (x *Sessions) checkOffsets(ctx context.Context, topic string, offsets []Next) error {
 	if len(offsets) == 0 {
 		return refuse(kafka.ErrInvalidRequest, "offsets are needed: partition to the offset of the next record to read")
 	}
-	for _, o := range offsets {
-		p, err := x.leading(topic, o.Partition)
-		if err != nil {
-			return err
-		}
-		if end := p.HighWatermark(); o.Offset < 0 || o.Offset > end {
+	v, err := x.resolve(topic)
+	if err != nil {
+		return err
+	}
+	parts := make([]int32, len(offsets))
+	for i, o := range offsets {
+		parts[i] = o.Partition
+	}
+	found, err := x.locateAll(ctx, v, parts, Place{Kind: AtLatest})
+	if err != nil {
+		return err
+	}
+	for i, o := range offsets {
+		if end := found[i].highWatermark; o.Offset < 0 || o.Offset > end {
 			return refuse(kafka.ErrInvalidRequest, "partition %d: offset %d is not in the log, whose next record will have offset %d",
 				o.Partition, o.Offset, end)
 		}
@@ -235,13 +243,16 @@ func (s *session) commitRead(ctx context.Context) error {
 // rewind goes back to what is committed.
 func (s *session) rewind(ctx context.Context) error {
 	s.mu.Lock()
-	generation, assigned, reset := s.generation, numbers(s.owned), s.terms.Reset
+	generation, assigned := s.generation, numbers(s.owned)
 	s.mu.Unlock()
 	if len(assigned) == 0 {
 		return nil
 	}
 	committed, err := s.home.committed(ctx, s.key, assigned)
 	if err != nil {
+		return err
+	}
+	if err := s.resetMissing(ctx, assigned, committed); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -254,11 +265,7 @@ func (s *session) rewind(ctx context.Context) error {
 		if h == nil {
 			continue // A group that was begun anew may have the same generation again.
 		}
-		at := committed[i]
-		if at == kafka.NoOffset && h.part != nil {
-			at = resetTo(h.part, reset)
-		}
-		h.move(at)
+		h.move(committed[i])
 	}
 	s.wakeAllLocked()
 	return nil

@@ -101,7 +101,7 @@ func (s *session) consume(ctx context.Context, r *Consume, begun time.Time, sink
 	c := &call{make(chan struct{}, 1)}
 	s.await(c)
 	defer s.forgo(c)
-	p := &parking{waiters: map[*holding]*partition.Waiter{}}
+	p := &parking{waiters: map[*holding]*parked{}}
 	defer p.leave()
 	prepared := false
 	timer := time.NewTimer(0)
@@ -125,12 +125,17 @@ func (s *session) consume(ctx context.Context, r *Consume, begun time.Time, sink
 			continue
 		case st.ready:
 			b, stuck, err := s.collect(ctx, r.MaxBytes, sink)
+			if err != nil && s.home.passing(err) && s.home.o.Now().Before(begun.Add(max(r.Wait, joinPatience))) {
+				pause(ctx) // Another broker leads the partition soon.
+				continue
+			}
 			if err != nil || b.Records > 0 {
 				return b, err
 			}
 			if !s.state().ready || !p.park(s, c, stuck) {
 				continue
 			}
+			s.watch(ctx)
 		case st.retired:
 			return Batch{}, st.err
 		default:
@@ -179,6 +184,7 @@ func (s *session) prepare(ctx context.Context, r *Consume) error {
 // taking is what a caller is about to take of a holding.
 type taking struct {
 	of    *holding
+	part  *partition.Partition // As it was then; nil if it is not open here.
 	at    kafka.Offset
 	moves int
 	f     found
@@ -192,6 +198,7 @@ type round struct {
 	first      int // Where it begins.
 	seen       int // How many it has passed.
 	taken      []taking
+	away       map[int32]delivery // What other brokers have delivered.
 }
 
 // collect hands out what there is, within maxBytes, of the partitions that no
@@ -200,6 +207,7 @@ type round struct {
 func (s *session) collect(ctx context.Context, maxBytes int, sink Sink) (b Batch, stuck bool, err error) {
 	mark := sink.Mark()
 	r := s.begin()
+	r.away = s.fetchAway(ctx, maxBytes)
 	moved := false
 	for budget := maxBytes; budget > 0; {
 		t, ok := s.claim(&r)
@@ -207,7 +215,7 @@ func (s *session) collect(ctx context.Context, maxBytes int, sink Sink) (b Batch
 			break
 		}
 		var failed error
-		if t.f, failed = s.read(t, budget, sink); failed != nil {
+		if t.f, failed = s.read(&r, t, budget, sink); failed != nil {
 			t.failed = true
 			err = cmp.Or(err, failed)
 		}
@@ -255,24 +263,31 @@ func (s *session) claim(r *round) (taking, bool) {
 	for r.seen < len(s.owned) {
 		h := s.owned[(r.first+r.seen)%len(s.owned)]
 		r.seen++
-		if h.claimed || !h.worthReading() {
+		if h.claimed || !r.worthReading(h) {
 			continue
 		}
 		h.claimed = true
-		return taking{of: h, at: h.next, moves: h.moves, f: found{next: h.next}}, true
+		return taking{of: h, part: h.part, at: h.next, moves: h.moves, f: found{next: h.next}}, true
 	}
 	return taking{}, false
 }
 
 // worthReading reports whether reading would find something: a record, or a
 // reason why there is none.
-func (h *holding) worthReading() bool {
+func (r *round) worthReading(h *holding) bool {
+	if h.away {
+		d, ok := r.away[h.number]
+		return ok && d.from == h.next && d.worthReading()
+	}
 	return h.part == nil || h.next != h.part.HighWatermark() || h.part.Leads(kafka.NoLeaderEpoch) != nil
 }
 
 // read reads what was claimed.
-func (s *session) read(t taking, budget int, sink Sink) (found, error) {
-	if t.of.part == nil {
+func (s *session) read(r *round, t taking, budget int, sink Sink) (found, error) {
+	if d, ok := r.away[t.of.number]; ok {
+		return s.readAway(t, d, budget, sink)
+	}
+	if t.part == nil {
 		if _, err := s.home.leading(s.key.topic, t.of.number); err != nil {
 			return t.f, err
 		}
@@ -280,11 +295,11 @@ func (s *session) read(t taking, budget int, sink Sink) (found, error) {
 		s.nudge()
 		return t.f, nil
 	}
-	f, err := s.home.scan(t.of.part, t.at, budget, sink)
+	f, err := s.home.scan(t.part, partition.LeaderOnly, t.at, budget, sink)
 	if refusal.CodeOf(err) == kafka.ErrOffsetOutOfRange {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return found{next: resetTo(t.of.part, s.terms.Reset)}, nil
+		return found{next: resetTo(t.part, s.terms.Reset)}, nil
 	}
 	return f, err
 }
@@ -335,29 +350,38 @@ func (s *session) current(ctx context.Context) bool {
 
 // parking are a caller's registrations with the partitions of its session.
 type parking struct {
-	waiters map[*holding]*partition.Waiter
+	waiters map[*holding]*parked
 }
 
-// park registers with every partition. It returns false if one of them has
-// something already. If the last look was stuck, what is there does not count.
+// parked is one of them.
+type parked struct {
+	part   *partition.Partition
+	waiter partition.Waiter
+}
+
+// park registers with every partition that this broker leads. It returns false if
+// one of them has something already. If the last look was stuck, what is there does
+// not count.
 func (p *parking) park(s *session, c *call, stuck bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, h := range s.owned {
-		if h.part == nil {
+		if h.part == nil || h.away {
 			continue
 		}
 		w := p.waiters[h]
 		if w == nil {
-			w = &partition.Waiter{}
+			w = &parked{}
 			p.waiters[h] = w
+		} else {
+			w.part.StopWaiting(&w.waiter)
 		}
-		h.part.StopWaiting(w)
+		w.part = h.part
 		target := h.next + 1
 		if stuck || h.claimed { // Whoever claims it wakes us when that leaves something.
 			target = h.part.HighWatermark() + 1
 		}
-		if !h.part.Wait(w, c, target) {
+		if !h.part.Wait(&w.waiter, c, target) {
 			return false
 		}
 	}
@@ -366,9 +390,21 @@ func (p *parking) park(s *session, c *call, stuck bool) bool {
 
 // leave takes all registrations back.
 func (p *parking) leave() {
-	for h, w := range p.waiters {
-		if h.part != nil {
-			h.part.StopWaiting(w)
-		}
+	for _, w := range p.waiters {
+		w.part.StopWaiting(&w.waiter)
 	}
+}
+
+// passing reports whether an error is over as soon as this broker, or another one,
+// knows who leads a partition. A broker that is alone waits for nobody.
+func (x *Sessions) passing(err error) bool {
+	if x.o.Ask == nil {
+		return false
+	}
+	switch refusal.CodeOf(err) {
+	case kafka.ErrNotLeaderOrFollower, kafka.ErrLeaderNotAvailable, kafka.ErrFencedLeaderEpoch,
+		kafka.ErrUnknownLeaderEpoch, kafka.ErrOffsetNotAvailable:
+		return true
+	}
+	return false
 }

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -40,6 +41,7 @@ type membership struct {
 func (s *session) run(ctx context.Context) {
 	defer close(s.done)
 	defer s.home.forget(s)
+	defer s.stopWatching()
 	var m membership
 	for ctx.Err() == nil {
 		err := s.join(ctx, &m)
@@ -276,19 +278,50 @@ func (s *session) hold(ctx context.Context, assigned []int32) ([]*holding, error
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	reset := s.terms.Reset
-	s.mu.Unlock()
+	if err := s.resetMissing(ctx, assigned, committed); err != nil {
+		return nil, err
+	}
 	owned := make([]*holding, 0, len(assigned))
 	for i, number := range assigned {
 		p := s.home.o.Topics.Partitions.GetByID(s.topicID, number)
-		at := committed[i]
-		if at == kafka.NoOffset && p != nil {
-			at = resetTo(p, reset)
-		}
-		owned = append(owned, &holding{number: number, part: p, next: at, committed: at})
+		owned = append(owned, &holding{
+			number: number, part: p, next: committed[i], committed: committed[i], end: unknownEnd,
+		})
 	}
 	return owned, nil
+}
+
+// resetMissing puts the place where the group begins for each partition in which it
+// has committed nothing, but for those whose replica here is not open yet.
+func (s *session) resetMissing(ctx context.Context, numbers []int32, committed []kafka.Offset) error {
+	s.mu.Lock()
+	reset := s.terms.Reset
+	s.mu.Unlock()
+	v := s.view()
+	var missing []int32
+	for i, number := range numbers {
+		if committed[i] != kafka.NoOffset || v == nil {
+			continue
+		}
+		if _, away := s.home.awayFrom(v, number); away {
+			missing = append(missing, number)
+		} else if p := s.home.o.Topics.Partitions.GetByID(s.topicID, number); p != nil {
+			committed[i] = resetTo(p, reset)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	found, err := s.home.locateAll(ctx, v, missing, resetPlace(reset))
+	if err != nil {
+		return err
+	}
+	for i, number := range numbers {
+		if at := slices.Index(missing, number); at >= 0 && committed[i] == kafka.NoOffset {
+			committed[i] = found[at].at
+		}
+	}
+	return nil
 }
 
 // committed returns the group's committed offsets of partitions; kafka.NoOffset

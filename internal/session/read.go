@@ -55,10 +55,12 @@ type found struct {
 // with those that are wanted, and control records are left out, so next may move
 // on without a record. With records there is no error: it comes up again when the
 // next are asked for.
-func (x *Sessions) scan(p *partition.Partition, from kafka.Offset, budget int, sink Sink) (found, error) {
+func (x *Sessions) scan(
+	p *partition.Partition, source partition.Source, from kafka.Offset, budget int, sink Sink,
+) (found, error) {
 	all := found{next: from}
 	for {
-		f, err := x.scanChunk(p, all.next, budget-all.bytes, sink)
+		f, err := x.scanChunk(p, source, all.next, budget-all.bytes, sink)
 		moved := f.next > all.next
 		all.next, all.full = f.next, f.full
 		all.records += f.records
@@ -73,10 +75,13 @@ func (x *Sessions) scan(p *partition.Partition, from kafka.Offset, budget int, s
 }
 
 // scanChunk is scan within what is read of the log at a time.
-func (x *Sessions) scanChunk(p *partition.Partition, from kafka.Offset, budget int, sink Sink) (f found, err error) {
+func (x *Sessions) scanChunk(
+	p *partition.Partition, source partition.Source, from kafka.Offset, budget int, sink Sink,
+) (f found, err error) {
 	f.next = from
 	res, err := p.Read(partition.ReadOptions{
 		From: from, MaxBytes: min(budget, maxChunk), MinOneBatch: true, CurrentEpoch: kafka.NoLeaderEpoch,
+		Source: source,
 	})
 	if err != nil {
 		return f, err
@@ -92,24 +97,41 @@ func (x *Sessions) scanChunk(p *partition.Partition, from kafka.Offset, budget i
 	if s.raw, err = res.Chunk.AppendTo(s.raw[:0]); err != nil {
 		return f, err
 	}
-	for rest := s.raw; len(rest) > 0; {
+	of := batchesOf{p.ID().Partition, x.maxDecompressed(p.ID().ID)}
+	whole, err := s.scanBatches(&f, s.raw, of, budget, sink)
+	if err == nil && whole {
+		f.next = max(f.next, res.Chunk.NextOffset())
+	}
+	return f, err
+}
+
+// batchesOf says whose batches are scanned, and what each may take in memory.
+type batchesOf struct {
+	partition       int32
+	maxDecompressed int64
+}
+
+// scanBatches adds to sink the records of stored batches from f.next on. It reports
+// false if the budget or the sink ended before they did.
+func (s *scratch) scanBatches(f *found, raw []byte, of batchesOf, budget int, sink Sink) (whole bool, err error) {
+	from := f.next
+	for rest := raw; len(rest) > 0; {
 		var b record.Batch
 		if b, rest, err = record.Next(rest); err != nil {
-			return f, err
+			return false, err
 		}
 		if b.IsControl() {
 			f.next = max(f.next, b.LastOffset()+1)
 			continue
 		}
-		records := s.decompressor.Records(b, x.maxDecompressed(p))
-		full, err := f.take(records, from, budget, func(r *record.Record) bool { return sink.Add(p.ID().Partition, r) })
+		records := s.decompressor.Records(b, of.maxDecompressed)
+		full, err := f.take(records, from, budget, func(r *record.Record) bool { return sink.Add(of.partition, r) })
 		if err != nil || full {
-			return f, err
+			return false, err
 		}
 		f.next = max(f.next, b.LastOffset()+1)
 	}
-	f.next = max(f.next, res.Chunk.NextOffset())
-	return f, nil
+	return true, nil
 }
 
 // take adds the records of one batch and reports whether the budget ended within
@@ -136,8 +158,8 @@ func (f *found) take(
 }
 
 // maxDecompressed bounds what one batch may take.
-func (x *Sessions) maxDecompressed(p *partition.Partition) int64 {
-	v, code := x.o.Topics.ByID(p.ID().ID)
+func (x *Sessions) maxDecompressed(topic kafka.TopicID) int64 {
+	v, code := x.o.Topics.ByID(topic)
 	if code != kafka.ErrNone {
 		return maxKept
 	}
@@ -219,16 +241,49 @@ type Read struct {
 	At        Place
 	MaxBytes  int
 	Wait      time.Duration
+	// Stale reads what this broker's replica has, up to the last high watermark
+	// that it knew, whoever leads the partition, if anybody does.
+	Stale bool
+}
+
+// Replica reports whether this broker has a replica of a partition, whoever leads
+// it.
+func (x *Sessions) Replica(topic string, number int32) bool {
+	v, err := x.resolve(topic)
+	return err == nil && v.Partition(number) != nil
+}
+
+// toRead returns the partition to read, the offset to begin at, and whose copy it
+// is.
+func (x *Sessions) toRead(r Read) (*partition.Partition, kafka.Offset, partition.Source, error) {
+	if !r.Stale {
+		p, err := x.leading(r.Topic, r.Partition)
+		if err != nil {
+			return nil, 0, partition.LeaderOnly, err
+		}
+		at, err := locate(p, r.At)
+		return p, at, partition.LeaderOnly, err
+	}
+	v, err := x.resolve(r.Topic)
+	if err != nil {
+		return nil, 0, partition.Anything, err
+	}
+	p := v.Partition(r.Partition)
+	if p == nil {
+		code, message := v.NoPartition(r.Partition)
+		return nil, 0, partition.Anything, &kafka.Error{Code: code, Message: message}
+	}
+	if r.At.Kind == AtOffset && r.At.Offset > p.HighWatermark() {
+		return p, r.At.Offset, partition.Anything, nil // It was there, and this replica has not heard of it.
+	}
+	at, err := locate(p, r.At)
+	return p, at, partition.Anything, err
 }
 
 // Read reads records of one partition from a place on. With nothing there it
 // waits for r.Wait. It returns where to read on.
 func (x *Sessions) Read(ctx context.Context, r Read, sink Sink) (Next, int, error) {
-	p, err := x.leading(r.Topic, r.Partition)
-	if err != nil {
-		return Next{}, 0, err
-	}
-	at, err := locate(p, r.At)
+	p, at, source, err := x.toRead(r)
 	if err != nil {
 		return Next{}, 0, err
 	}
@@ -238,7 +293,10 @@ func (x *Sessions) Read(ctx context.Context, r Read, sink Sink) (Next, int, erro
 	var w partition.Waiter
 	for {
 		before, highWatermark := at, p.HighWatermark()
-		f, err := x.scan(p, at, r.MaxBytes, sink)
+		f, err := found{next: at}, error(nil)
+		if !r.Stale || at <= highWatermark {
+			f, err = x.scan(p, source, at, r.MaxBytes, sink)
+		}
 		at = f.next
 		if f.records > 0 || err != nil {
 			return Next{r.Partition, at}, f.records, err
@@ -246,10 +304,10 @@ func (x *Sessions) Read(ctx context.Context, r Read, sink Sink) (Next, int, erro
 		if r.Wait <= 0 {
 			return Next{r.Partition, at}, 0, nil
 		}
-		if at != before || !p.Wait(&w, c, highWatermark+1) {
+		if at != before || !p.Wait(&w, c, max(highWatermark, at)+1) {
 			continue
 		}
-		if err := p.Leads(kafka.NoLeaderEpoch); err != nil {
+		if err := p.Leads(kafka.NoLeaderEpoch); err != nil && !r.Stale {
 			p.StopWaiting(&w)
 			return Next{}, 0, err
 		}

@@ -28,7 +28,7 @@ func (x *Sessions) Seek(ctx context.Context, r Seek) ([]Next, error) {
 	if err := x.o.EnsureOffsets(ctx); err != nil {
 		return nil, err
 	}
-	to, err := x.places(r)
+	to, err := x.places(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -52,28 +52,25 @@ func (x *Sessions) Seek(ctx context.Context, r Seek) ([]Next, error) {
 }
 
 // places finds the offsets to seek to.
-func (x *Sessions) places(r Seek) ([]Next, error) {
+func (x *Sessions) places(ctx context.Context, r Seek) ([]Next, error) {
+	v, err := x.resolve(r.Topic)
+	if err != nil {
+		return nil, err
+	}
 	numbers := []int32{r.Partition}
 	if r.Partition < 0 {
-		if _, err := x.resolve(r.Topic); err != nil {
-			return nil, err
-		}
 		numbers = numbers[:0]
 		for i := range x.count(r.Topic) {
 			numbers = append(numbers, i)
 		}
 	}
-	to := make([]Next, 0, len(numbers))
-	for _, number := range numbers {
-		p, err := x.leading(r.Topic, number)
-		if err != nil {
-			return nil, err
-		}
-		at, err := locate(p, r.To)
-		if err != nil {
-			return nil, err
-		}
-		to = append(to, Next{number, at})
+	found, err := x.locateAll(ctx, v, numbers, r.To)
+	if err != nil {
+		return nil, err
+	}
+	to := make([]Next, len(numbers))
+	for i, number := range numbers {
+		to[i] = Next{number, found[i].at}
 	}
 	return to, nil
 }

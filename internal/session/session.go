@@ -55,6 +55,10 @@ type session struct {
 	ready bool
 	owned []*holding // In order of number.
 	turn  int        // Whose turn it is to be read first.
+	// watched are the brokers that were asked to tell when they have records, by
+	// watchers.
+	watched  map[kafka.BrokerID]*watching
+	watchers sync.WaitGroup
 }
 
 // holding is a partition that a session owns, and its place there. It is
@@ -71,6 +75,13 @@ type holding struct {
 	// was begun before does not count.
 	moves   int
 	claimed bool // A caller reads it.
+
+	// away says that another broker leads the partition, as far as was known when
+	// it was last looked at; which one, or kafka.NoBroker, says leader. end is how
+	// far the partition goes then, or unknownEnd.
+	away   bool
+	leader kafka.BrokerID
+	end    kafka.Offset
 }
 
 // call is a caller that waits.
@@ -88,7 +99,8 @@ func newSession(home *Sessions, k key, id kafka.TopicID) *session {
 	return &session{
 		home: home, key: k, topicID: id, done: make(chan struct{}), poke: make(chan struct{}, 1),
 		commits: make(chan struct{}, 1), waiting: map[*call]struct{}{}, generation: noGeneration,
-		terms: Terms{Timeout: defaultTimeout},
+		watched: map[kafka.BrokerID]*watching{},
+		terms:   Terms{Timeout: defaultTimeout},
 	}
 }
 
@@ -216,6 +228,7 @@ func (s *session) settle(memberID string, generation int32, owned []*holding) bo
 	}
 	s.memberID, s.generation, s.owned = memberID, generation, owned
 	s.ready, s.err, s.turn = !s.retired, nil, 0
+	s.unwatchLocked()
 	s.wakeAllLocked()
 	return kept < len(before)
 }

@@ -34,6 +34,11 @@ type Options struct {
 	Logger        *slog.Logger
 
 	MaxSessions int // 0 means 1,000.
+
+	// Self is this broker, and Ask the way to the Sessions of others; nil on a
+	// broker that is alone.
+	Self kafka.BrokerID
+	Ask  Ask
 }
 
 // defaultMaxSessions is the default of Options.MaxSessions. A session costs a
