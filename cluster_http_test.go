@@ -3,6 +3,7 @@ package strandline_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -288,14 +289,17 @@ func (c *webCluster) produceOnce(key string) (p produced, ok bool) {
 		if err != nil {
 			continue // It has stopped.
 		}
-		err = json.NewDecoder(resp.Body).Decode(&p)
+		text, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
 		switch {
 		case resp.StatusCode == http.StatusOK && err == nil:
-			return p, true
+			if err := json.Unmarshal(text, &p); err != nil {
+				c.t.Errorf("%s: %s: %v", key, text, err)
+			}
+			return p, err == nil
 		case resp.StatusCode == http.StatusServiceUnavailable && c.isStopping(node):
 		default:
-			c.t.Errorf("%s at %s: %d %v", key, node.base, resp.StatusCode, err)
+			c.t.Errorf("%s at %s: %d %s %v", key, node.base, resp.StatusCode, text, err)
 			return p, false
 		}
 	}

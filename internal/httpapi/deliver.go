@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -83,8 +84,9 @@ func (c *produceCall) round(ctx context.Context, r *http.Request, body []byte) e
 	for i := range parcels {
 		c.unpack(&parcels[i])
 	}
-	if on := (*passedOn)(nil); len(parcels) == 1 && parcels[0].whole && errors.As(parcels[0].err, &on) && !on.undone {
-		return on
+	if on := (*passedOn)(nil); len(parcels) == 1 && parcels[0].whole && errors.As(parcels[0].err, &on) &&
+		!slices.ContainsFunc(c.records, func(x produceRecord) bool { return x.again() }) {
+		return on // The refusal of all of it, as it is.
 	}
 	return nil
 }

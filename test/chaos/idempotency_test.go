@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,7 +32,7 @@ type answered struct {
 // an idempotency key of its own, and try until they are told where it is.
 type hammer struct {
 	t      *testing.T
-	url    string
+	urls   []string // Of the topic at each node; any of them will do.
 	client *http.Client
 
 	mu      sync.Mutex
@@ -77,7 +80,7 @@ func (h *hammer) try(ctx context.Context, key, body string, member int) {
 }
 
 func (h *hammer) ask(ctx context.Context, body string) (int, string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.urls[rand.IntN(len(h.urls))], strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
@@ -113,24 +116,51 @@ func (h *hammer) awaitMore(n int64) {
 	}
 }
 
+// The clients: teams of so many members each.
+const teams, members = 16, 4
+
+func newHammerClient() *http.Client {
+	return &http.Client{
+		Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: teams * members},
+	}
+}
+
+// start starts all clients; the returned function ends them, and may be called again.
+func (h *hammer) start() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var clients sync.WaitGroup
+	for i := range teams * members {
+		clients.Go(func() { h.run(ctx, i%teams, i) })
+	}
+	return func() {
+		cancel()
+		clients.Wait()
+	}
+}
+
+// askAgain asks for some of what was answered once more.
+func (h *hammer) askAgain(most int) {
+	keys := slices.Collect(maps.Keys(h.answers))
+	for _, key := range keys[:min(most, len(keys))] {
+		body := fmt.Sprintf(`{"idempotency_key":%q,"value_text":%q`, key, key)
+		if n := key[strings.LastIndexByte(key, '-')+1:]; strings.ContainsAny(n[len(n)-1:], "02468") {
+			body += fmt.Sprintf(`,"key":"record-%s"`, n)
+		}
+		h.try(context.Background(), key, body+"}", 0)
+	}
+}
+
 // TestIdempotentRetriesAppendOnce kills the broker again and again under 64
 // clients over HTTP that retry: whatever they were told, each idempotency key has
 // one record, where all of them were told that it is.
 func TestIdempotentRetriesAppendOnce(t *testing.T) {
 	b := harness.StartHTTP(t, harness.Binary(t), t.TempDir(), "--set", "num.partitions=6")
-	const teams, members = 16, 4
 	h := &hammer{
-		t: t, url: "http://" + b.HTTP + "/v1/topics/once/produce", answers: map[string]answered{},
-		client: &http.Client{
-			Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: teams * members},
-		},
+		t: t, urls: []string{"http://" + b.HTTP + "/v1/topics/once/produce"}, answers: map[string]answered{},
+		client: newHammerClient(),
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	stop := h.start()
 	defer stop()
-	var clients sync.WaitGroup
-	for i := range teams * members {
-		clients.Go(func() { h.run(ctx, i%teams, i) })
-	}
 	n := rounds(t, 6)
 	for i := range n {
 		h.awaitMore(int64(1000 + 137*i%700))
@@ -139,21 +169,10 @@ func TestIdempotentRetriesAppendOnce(t *testing.T) {
 	}
 	h.awaitMore(1000)
 	stop()
-	clients.Wait()
 	// Nobody remembers but the log: ask again for all that was answered.
 	b.Kill()
 	b.Restart()
-	asked := 0
-	for key := range h.answers {
-		if asked++; asked > 500 {
-			break
-		}
-		body := fmt.Sprintf(`{"idempotency_key":%q,"value_text":%q`, key, key)
-		if n := key[strings.LastIndexByte(key, '-')+1:]; strings.ContainsAny(n[len(n)-1:], "02468") {
-			body += fmt.Sprintf(`,"key":"record-%s"`, n)
-		}
-		h.try(context.Background(), key, body+"}", 0)
-	}
+	h.askAgain(500)
 	h.verify(b.Addr)
 	t.Logf("%d kills, %d keys, %d answers, %d tries without one", n+1, len(h.answers), h.acked.Load(), h.retried.Load())
 }

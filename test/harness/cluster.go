@@ -33,7 +33,7 @@ func PrepareCluster(t testing.TB, binary, dir string, n int, args ...string) *Cl
 	c := &Cluster{}
 	for i, v := range voters {
 		_, address, _ := strings.Cut(v, "@")
-		c.Brokers = append(c.Brokers, Prepare(t, binary, filepath.Join(dir, fmt.Sprint(i+1)), append([]string{
+		c.Brokers = append(c.Brokers, PrepareHTTP(t, binary, filepath.Join(dir, fmt.Sprint(i+1)), append([]string{
 			"--node-id", fmt.Sprint(i + 1), "--cluster-listen", address, "--voters", strings.Join(voters, ","),
 		}, args...)...))
 	}

@@ -99,8 +99,16 @@ func Prepare(t testing.TB, binary, dataDir string, args ...string) *Broker {
 // StartHTTP is Start for a broker whose HTTP address stays the same as well.
 func StartHTTP(t testing.TB, binary, dataDir string, args ...string) *Broker {
 	t.Helper()
+	b := PrepareHTTP(t, binary, dataDir, args...)
+	b.Restart()
+	return b
+}
+
+// PrepareHTTP is Prepare for a broker whose HTTP address stays the same as well.
+func PrepareHTTP(t testing.TB, binary, dataDir string, args ...string) *Broker {
+	t.Helper()
 	address := FreeAddr(t)
-	b := Start(t, binary, dataDir, append([]string{"--http-listen", address}, args...)...)
+	b := Prepare(t, binary, dataDir, append([]string{"--http-listen", address}, args...)...)
 	b.HTTP = address
 	return b
 }
