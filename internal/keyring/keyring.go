@@ -16,7 +16,8 @@
 //
 // Its methods may be called from any goroutine; what a held Ring offers is for
 // the holder. Lock order: a ring's turn -> the lock of any ring's table, which is
-// a leaf. Deliberately absent: keys of partitions that other brokers lead.
+// a leaf. Deliberately absent: asking other brokers for the keys of what they lead
+// (reserve.go says what the caller does).
 package keyring
 
 import (
