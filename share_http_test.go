@@ -74,9 +74,10 @@ func (l *ledger) consumeByKafka(ctx context.Context, addr string, balancer kgo.G
 	}
 }
 
-// consumeByHTTP is a member over HTTP until ctx ends.
-func (l *ledger) consumeByHTTP(ctx context.Context, base, member string) {
+// consumeByHTTP is a member over HTTP until ctx ends; node says whom to ask next.
+func (l *ledger) consumeByHTTP(ctx context.Context, node func() string, member string) {
 	for ctx.Err() == nil {
+		base := node()
 		url := base + "/v1/topics/orders/consume?group=billing&max_bytes=4000&wait_ms=200&session_timeout_ms=6000&member=" + member
 		req, err := http.NewRequestWithContext(context.WithoutCancel(ctx), http.MethodGet, url, nil)
 		if err != nil {
@@ -107,7 +108,7 @@ func (l *ledger) consumeByHTTP(ctx context.Context, base, member string) {
 			return
 		}
 		body := fmt.Sprintf(`{"group":"billing","member":%q,"offsets":%s}`, member, offsets)
-		resp, err = http.Post(base+"/v1/topics/orders/commit", "application/json", strings.NewReader(body))
+		resp, err = http.Post(node()+"/v1/topics/orders/commit", "application/json", strings.NewReader(body))
 		if err != nil {
 			l.t.Error(err)
 			return
@@ -157,7 +158,7 @@ func TestHTTPAndKafkaShareAGroup(t *testing.T) {
 				return member(func(ctx context.Context) { l.consumeByKafka(ctx, srv.Addr(), balancer) })
 			}
 			byHTTP := func(name string) context.CancelFunc {
-				return member(func(ctx context.Context) { l.consumeByHTTP(ctx, c.base, name) })
+				return member(func(ctx context.Context) { l.consumeByHTTP(ctx, func() string { return c.base }, name) })
 			}
 			settle := func(more int) {
 				t.Helper()
