@@ -195,7 +195,10 @@ func TestHTTPGroupOnAnyNode(t *testing.T) {
 		if strings.Count(text, `"group":"g"`) != 1 {
 			t.Errorf("node %d lists %s", id, text)
 		}
-		node.want(200, `"lag":0,`, "GET", "/v1/groups/g", "")
+		text = node.want(200, `"lag":0,`, "GET", "/v1/groups/g", "")
+		if strings.Contains(text, "null,\"lag\"") || strings.Count(text, `"high_watermark":`) != 6 {
+			t.Errorf("node %d describes %s", id, text)
+		}
 	}
 	c.any().want(200, "offsets", "POST", "/v1/topics/t/seek", `{"group":"g","earliest":true}`)
 	clear(seen)

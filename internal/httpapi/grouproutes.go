@@ -19,6 +19,7 @@ import (
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/session"
 )
 
 // GroupOverview is a group in a list.
@@ -201,14 +202,16 @@ func (s *server) describeGroupHere(w http.ResponseWriter, r *http.Request) error
 		Group: id, State: d.State.String(), ProtocolType: d.ProtocolType, Protocol: d.Protocol,
 		Generation: d.Generation, Members: []MemberDescription{}, Partitions: []GroupPartition{},
 	}
-	s.describeProgress(&out, &d, offsets)
+	s.describeProgress(ctx, &out, &d, offsets)
 	answer(w, http.StatusOK, out)
 	return nil
 }
 
 // describeProgress fills in members, and the partitions that they or the group's
 // offsets name.
-func (s *server) describeProgress(out *GroupDescription, d *group.Description, offsets *kmsg.OffsetFetchResponse) {
+func (s *server) describeProgress(
+	ctx context.Context, out *GroupDescription, d *group.Description, offsets *kmsg.OffsetFetchResponse,
+) {
 	at := map[TopicPartition]*GroupPartition{}
 	partition := func(tp TopicPartition) *GroupPartition {
 		if at[tp] == nil {
@@ -236,8 +239,8 @@ func (s *server) describeProgress(out *GroupDescription, d *group.Description, o
 		}
 		out.Members = append(out.Members, member)
 	}
+	s.addLags(ctx, at)
 	for _, p := range at {
-		s.addLag(p)
 		if p.Lag != nil {
 			out.Lag += *p.Lag
 		}
@@ -248,21 +251,31 @@ func (s *server) describeProgress(out *GroupDescription, d *group.Description, o
 	})
 }
 
-// addLag adds what the log of a partition says, if it is here.
-func (s *server) addLag(p *GroupPartition) {
-	view, code := s.Topics.ByName(p.Topic)
-	if code != kafka.ErrNone {
-		return
+// addLags adds what the leaders of partitions say.
+func (s *server) addLags(ctx context.Context, at map[TopicPartition]*GroupPartition) {
+	by := map[string][]int32{}
+	for tp := range at {
+		by[tp.Topic] = append(by[tp.Topic], tp.Partition)
 	}
-	local := view.Partition(p.Partition)
-	if local == nil {
-		return
+	for topic, numbers := range by {
+		view, code := s.Topics.ByName(topic)
+		if code != kafka.ErrNone {
+			continue
+		}
+		for i, ends := range s.Sessions.EndsOf(ctx, view, numbers) {
+			if ends.Known {
+				at[TopicPartition{topic, numbers[i]}].addLag(ends)
+			}
+		}
 	}
-	high := int64(local.HighWatermark())
+}
+
+func (p *GroupPartition) addLag(ends session.Ends) {
+	high := int64(ends.HighWatermark)
 	p.HighWatermark = &high
 	if p.CommittedOffset != nil {
 		// What retention took before it was read is not behind any more.
-		lag := max(high-max(*p.CommittedOffset, int64(local.Log().LogStartOffset())), 0)
+		lag := max(high-max(*p.CommittedOffset, int64(ends.LogStart)), 0)
 		p.Lag = &lag
 	}
 }

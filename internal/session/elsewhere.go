@@ -104,6 +104,44 @@ func (x *Sessions) locateAll(ctx context.Context, v *topics.View, numbers []int3
 	return all, nil
 }
 
+// Ends are how far a partition goes, as its leader says; Known is false if nobody
+// says.
+type Ends struct {
+	LogStart, HighWatermark kafka.Offset
+	Known                   bool
+}
+
+// EndsOf asks for the ends of some partitions of a topic, whoever leads them.
+func (x *Sessions) EndsOf(ctx context.Context, v *topics.View, numbers []int32) []Ends {
+	out := make([]Ends, len(numbers))
+	away := byLeader{}
+	for i, number := range numbers {
+		switch leader, elsewhere := x.awayFrom(v, number); {
+		case elsewhere && leader != kafka.NoBroker:
+			away[leader] = append(away[leader], Next{number, kafka.Offset(i)})
+		case !elsewhere:
+			if p := v.Partition(number); p != nil {
+				out[i] = Ends{p.Log().LogStartOffset(), p.HighWatermark(), true}
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for leader, parts := range away {
+		all.Go(func() { // Ends with the answer, and is waited for below; each has places of its own in out.
+			found, err := x.askLeader(ctx, leader, &query{
+				kind: kindLocate, topic: v.Meta.ID, parts: parts, at: Place{Kind: AtEarliest},
+			})
+			for i := range found {
+				if err == nil && found[i].err == nil {
+					out[parts[i].Offset] = Ends{found[i].start, found[i].highWatermark, true}
+				}
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
 // resetPlace is where a group begins that has committed nothing.
 func resetPlace(r Reset) Place {
 	if r == Latest {
