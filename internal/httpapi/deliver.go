@@ -32,13 +32,14 @@ import (
 // errElsewhere stands for the outcome of a record that another broker decides on.
 var errElsewhere = errors.New("the record is on its way to another broker")
 
-// deliver appends the records wherever they belong. body is the request's.
-func (c *produceCall) deliver(w http.ResponseWriter, r *http.Request, body []byte) error {
+// deliver appends the records wherever they belong. body is the request's, and
+// release gives it back once it is not needed any more.
+func (c *produceCall) deliver(w http.ResponseWriter, r *http.Request, body []byte, release func()) error {
 	ctx := r.Context()
 	until := time.Now().Add(c.timeout)
 	pause := firstPause
 	for {
-		if err := c.round(ctx, r, body); err != nil {
+		if err := c.round(ctx, r, body, release); err != nil {
 			return err
 		}
 		c.begun = true
@@ -58,11 +59,14 @@ func (c *produceCall) deliver(w http.ResponseWriter, r *http.Request, body []byt
 }
 
 // round tries once to get every record that has no place yet to its leader.
-func (c *produceCall) round(ctx context.Context, r *http.Request, body []byte) error {
+func (c *produceCall) round(ctx context.Context, r *http.Request, body []byte, release func()) error {
 	parcels := c.pack(r, body)
 	if len(parcels) == 0 && !c.begun {
 		if err := c.appendHere(ctx); err != nil {
 			return err
+		}
+		if c.isSettled() {
+			release() // What was appended was copied; waiting takes no memory of it.
 		}
 		c.await(ctx)
 		return nil
@@ -89,6 +93,17 @@ func (c *produceCall) round(ctx context.Context, r *http.Request, body []byte) e
 		return on // The refusal of all of it, as it is.
 	}
 	return nil
+}
+
+// isSettled reports whether all records are appended, and none of them is tried again
+// whatever becomes of it.
+func (c *produceCall) isSettled() bool {
+	for i := range c.records {
+		if x := &c.records[i]; x.err != nil || x.idempotencyKey != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // parcel is what goes to one broker.

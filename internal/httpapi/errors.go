@@ -122,9 +122,19 @@ func statusOf(code kafka.Code) int {
 	return http.StatusInternalServerError
 }
 
+// lacksTopic reports whether a request was refused because this broker has not heard
+// of its topic yet: the one that has passed it on has.
+func (s *server) lacksTopic(r *http.Request, err error) bool {
+	if refusal.CodeOf(err) != kafka.ErrUnknownTopicOrPartition || r.PathValue("topic") == "" {
+		return false
+	}
+	_, code := s.Topics.ByName(r.PathValue("topic"))
+	return code != kafka.ErrNone
+}
+
 // fail answers with an error.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if inside(r) && undone(err) {
+	if inside(r) && (undone(err) || s.lacksTopic(r, err)) {
 		w.Header().Set(undoneField, "1")
 	}
 	if errors.Is(err, context.Canceled) {

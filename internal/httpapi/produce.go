@@ -89,7 +89,10 @@ func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
 	c.left, c.inside = c.timeout, inside(r)
 	c.choosePartitions()
 	if s.travels(r) {
-		return c.deliver(w, r, b.bytes)
+		return c.deliver(w, r, b.bytes, func() {
+			b.release()
+			b = nil
+		})
 	}
 	if err := c.appendHere(r.Context()); err != nil {
 		return err
@@ -152,11 +155,25 @@ func (s *server) topicToWrite(ctx context.Context, name string) (*topics.View, e
 		if why := refused[name]; why != nil {
 			return nil, why
 		}
-		if view, err = s.topic(name); err != nil {
+		if view, err = s.awaitTopic(ctx, name); err != nil {
 			return nil, err
 		}
 	}
 	return view, view.Writable()
+}
+
+// awaitTopic is topic for one that was created just now, if topics are: on a cluster
+// the news takes a moment.
+func (s *server) awaitTopic(ctx context.Context, name string) (*topics.View, error) {
+	until := time.Now().Add(openPatience)
+	for {
+		view, err := s.topic(name)
+		if err == nil || s.Forward == nil || !s.Broker().AutoCreateTopicsEnable || metadata.CheckTopicName(name) != nil ||
+			ctx.Err() != nil || time.Now().After(until) {
+			return view, err
+		}
+		sleep(ctx, firstPause)
+	}
 }
 
 // openPatience bounds a wait for a partition that is being opened.

@@ -9,14 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/strandline/strandline/internal/kafka"
 )
 
 // conn is a connection to a broker. It belongs to one request at a time, but for
 // nc, whose deadline others may set.
 type conn struct {
-	to        kafka.BrokerID
+	lane      lane
 	nc        net.Conn
 	in        *bufio.Reader
 	out       []byte
@@ -30,8 +28,8 @@ const (
 	keptOutBytes = 128 << 10
 )
 
-func newConn(to kafka.BrokerID, nc net.Conn) *conn {
-	return &conn{to: to, nc: nc, in: bufio.NewReaderSize(nc, inBytes)}
+func newConn(in lane, nc net.Conn) *conn {
+	return &conn{lane: in, nc: nc, in: bufio.NewReaderSize(nc, inBytes)}
 }
 
 // interrupt ends what is under way; the connection is of no use after it.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,11 +61,25 @@ type Relay struct {
 	dial Dial
 
 	mu     sync.Mutex
-	idle   map[kafka.BrokerID][]*conn // The one that was used last is at the end.
+	idle   map[lane][]*conn // The one that was used last is at the end.
 	failed map[kafka.BrokerID]failure
 	used   map[*conn]struct{}
 	sweep  *time.Timer // Closes what was idle for long; nil while there is nothing.
 	closed bool
+}
+
+// lane is the connections to a broker for one kind of requests. Short requests to
+// produce keep to connections of their own, which the other side answers faster.
+type lane struct {
+	to    kafka.BrokerID
+	short bool
+}
+
+// shortBody is up to where a body is short.
+const shortBody = 8 << 10
+
+func laneOf(to kafka.BrokerID, r *http.Request, body []byte) lane {
+	return lane{to, r.Method == http.MethodPost && len(body) <= shortBody && strings.HasSuffix(r.RequestURI, "/produce")}
 }
 
 // failure is a dial that failed.
@@ -76,7 +91,7 @@ type failure struct {
 // New returns a Relay without connections.
 func New(dial Dial) *Relay {
 	return &Relay{
-		dial: dial, idle: map[kafka.BrokerID][]*conn{}, failed: map[kafka.BrokerID]failure{}, used: map[*conn]struct{}{},
+		dial: dial, idle: map[lane][]*conn{}, failed: map[kafka.BrokerID]failure{}, used: map[*conn]struct{}{},
 	}
 }
 
@@ -90,7 +105,7 @@ var errClosed = errors.New("the broker is stopping")
 func (x *Relay) Send(
 	ctx context.Context, to kafka.BrokerID, r *http.Request, body []byte, own ...string,
 ) (*http.Response, error) {
-	c, err := x.take(ctx, to)
+	c, err := x.take(ctx, laneOf(to, r, body))
 	if err != nil {
 		return nil, &Error{Broker: to, Err: err}
 	}
@@ -120,9 +135,9 @@ func (x *Relay) Send(
 }
 
 // take returns a connection that nobody uses.
-func (x *Relay) take(ctx context.Context, to kafka.BrokerID) (*conn, error) {
+func (x *Relay) take(ctx context.Context, in lane) (*conn, error) {
 	for {
-		c, err := x.takeIdle(to)
+		c, err := x.takeIdle(in)
 		if err != nil {
 			return nil, err
 		}
@@ -134,41 +149,41 @@ func (x *Relay) take(ctx context.Context, to kafka.BrokerID) (*conn, error) {
 		}
 		x.drop(c) // It is of no use, and neither are those from before it.
 	}
-	nc, err := x.dial(ctx, to)
+	nc, err := x.dial(ctx, in.to)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case err != nil:
 		if ctx.Err() == nil {
-			x.failed[to] = failure{time.Now().Add(failedPause), err}
+			x.failed[in.to] = failure{time.Now().Add(failedPause), err}
 		}
 		return nil, err
 	case x.closed:
 		return nil, errors.Join(errClosed, nc.Close())
 	}
-	delete(x.failed, to)
-	c := newConn(to, nc)
+	delete(x.failed, in.to)
+	c := newConn(in, nc)
 	x.used[c] = struct{}{}
 	return c, nil
 }
 
 // takeIdle returns the connection to a broker that was used last, nil for none.
-func (x *Relay) takeIdle(to kafka.BrokerID) (*conn, error) {
+func (x *Relay) takeIdle(in lane) (*conn, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
 		return nil, errClosed
 	}
-	if f, ok := x.failed[to]; ok && time.Now().Before(f.until) {
+	if f, ok := x.failed[in.to]; ok && time.Now().Before(f.until) {
 		return nil, f.err
 	}
-	all := x.idle[to]
+	all := x.idle[in]
 	if len(all) == 0 {
 		return nil, nil
 	}
 	c := all[len(all)-1]
 	all[len(all)-1] = nil
-	x.idle[to] = all[:len(all)-1]
+	x.idle[in] = all[:len(all)-1]
 	x.used[c] = struct{}{}
 	return c, nil
 }
@@ -178,12 +193,12 @@ func (x *Relay) put(c *conn) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.used, c)
-	if x.closed || len(x.idle[c.to]) >= maxIdle {
+	if x.closed || len(x.idle[c.lane]) >= maxIdle {
 		_ = c.nc.Close()
 		return
 	}
 	c.idleSince = time.Now()
-	x.idle[c.to] = append(x.idle[c.to], c)
+	x.idle[c.lane] = append(x.idle[c.lane], c)
 	if x.sweep == nil {
 		x.sweep = time.AfterFunc(idleTime, x.closeIdle)
 	}
@@ -203,7 +218,7 @@ func (x *Relay) closeIdle() {
 	defer x.mu.Unlock()
 	left := 0
 	oldest := time.Now().Add(-idleTime / 2)
-	for to, all := range x.idle {
+	for in, all := range x.idle {
 		kept := all[:0]
 		for _, c := range all {
 			if c.idleSince.Before(oldest) {
@@ -213,7 +228,7 @@ func (x *Relay) closeIdle() {
 			}
 		}
 		clear(all[len(kept):])
-		x.idle[to] = kept
+		x.idle[in] = kept
 		left += len(kept)
 	}
 	if x.sweep = nil; left > 0 && !x.closed {
