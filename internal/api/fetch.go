@@ -252,7 +252,7 @@ func (s *Services) nearest(p *partition.Partition, rack string, from kafka.Offse
 	image := s.image()
 	id, ok := p.Nearest(func(id kafka.BrokerID) bool {
 		b, known := image.Broker(id)
-		return known && !b.Fenced && b.Rack == rack
+		return known && b.Available() && b.Rack == rack
 	}, from)
 	return id, ok && id != s.NodeID
 }

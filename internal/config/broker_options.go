@@ -74,8 +74,8 @@ func topicDefaultOptions() []Option {
 			Name: "max.partitions.per.broker", Type: Int, Default: "100000", Check: atLeast(1),
 			Update: ClusterWide,
 			broker: func(b *Broker) any { return &b.MaxPartitionsPerBroker },
-			Doc: "How many partition replicas the cluster may have for each of its brokers. " +
-				"Creating more is refused, with the numbers. Kafka has no such limit.",
+			Doc: "How many partition replicas a broker may hold. Brokers that hold as many get no more, and " +
+				"where too few have room a creation or a move is refused, with the numbers. Kafka has no such limit.",
 		},
 	}
 }

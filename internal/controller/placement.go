@@ -2,6 +2,7 @@ package controller
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -13,16 +14,16 @@ import (
 type placement struct {
 	// brokers are those that may lead, so that neighbours stand in different racks;
 	// absent are the others, which get a replica only where there are too few.
-	brokers  []kafka.BrokerID
-	absent   []kafka.BrokerID
-	racks    map[kafka.BrokerID]string
-	all      map[kafka.BrokerID]bool
-	existing int // Replicas in the cluster before the request.
-	limit    int // Replicas that the cluster may have.
-	perNode  int
-	next     int // Where the next partition's first replica goes, counted round.
-	// Created by this request so far.
-	partitions, replicas int
+	brokers []kafka.BrokerID
+	absent  []kafka.BrokerID
+	racks   map[kafka.BrokerID]string
+	all     map[kafka.BrokerID]bool
+	// room is how many more replicas each broker may hold (max.partitions.per.broker).
+	room    map[kafka.BrokerID]int
+	perNode int
+	next    int // Where the next partition's first replica goes, counted round.
+	// partitions were created by this request so far.
+	partitions int
 	// sets are the replica lists in use: partitions with the same replicas share
 	// one slice.
 	sets map[[3]int][]kafka.BrokerID
@@ -31,12 +32,13 @@ type placement struct {
 func (s *State) newPlacement() placement {
 	p := placement{
 		all: map[kafka.BrokerID]bool{}, racks: map[kafka.BrokerID]string{},
-		existing: s.image.ReplicaCount(),
-		perNode:  int(s.broker.MaxPartitionsPerBroker), next: s.image.PartitionCount(),
+		room:    map[kafka.BrokerID]int{},
+		perNode: int(s.broker.MaxPartitionsPerBroker), next: s.image.PartitionCount(),
 		sets: map[[3]int][]kafka.BrokerID{},
 	}
 	for _, b := range s.image.Brokers() {
 		p.all[b.ID], p.racks[b.ID] = true, b.Rack
+		p.room[b.ID] = s.room(b.ID)
 		if b.Available() {
 			p.brokers = append(p.brokers, b.ID)
 		} else {
@@ -44,8 +46,12 @@ func (s *State) newPlacement() placement {
 		}
 	}
 	p.brokers = interleave(p.brokers, p.racks)
-	p.limit = p.perNode * len(p.all)
 	return p
+}
+
+// room is how many more replicas a broker may hold.
+func (s *State) room(id kafka.BrokerID) int {
+	return max(0, int(s.broker.MaxPartitionsPerBroker)-s.image.ReplicasOn(id))
 }
 
 // interleave orders brokers so that neighbours stand in different racks as far as
@@ -72,7 +78,8 @@ func interleave(brokers []kafka.BrokerID, racks map[kafka.BrokerID]string) []kaf
 // round to round, so that what a broker leads is not all copied to the same one,
 // and to a rack that has none yet before one that has. Where there are fewer
 // brokers available than replicas, the last replicas go to brokers that are not,
-// and catch up when those are back.
+// and catch up when those are back. Brokers that hold all that they may are passed
+// over.
 func (p *placement) spread(partitions, factor int) ([]metadata.Partition, *kafka.Error) {
 	if err := p.admit(partitions, factor); err != nil {
 		return nil, err
@@ -89,10 +96,42 @@ func (p *placement) spread(partitions, factor int) ([]metadata.Partition, *kafka
 			factor, len(p.all))
 	}
 	out := make([]metadata.Partition, partitions)
+	left := maps.Clone(p.room)
 	for i := range out {
-		out[i] = p.alive(p.set(p.next+i, factor))
+		set := p.set(p.next+i, factor)
+		if slices.ContainsFunc(set, func(id kafka.BrokerID) bool { return left[id] == 0 }) {
+			var err *kafka.Error
+			if set, err = p.around(left, p.next+i, factor); err != nil {
+				return nil, err
+			}
+		}
+		take(left, set)
+		out[i] = p.alive(set)
 	}
 	return out, nil
+}
+
+// take counts replicas that brokers are to hold.
+func take(left map[kafka.BrokerID]int, set []kafka.BrokerID) {
+	for _, id := range set {
+		left[id]--
+	}
+}
+
+// around returns the replicas of the n-th partition on brokers that have room left.
+func (p *placement) around(left map[kafka.BrokerID]int, n, factor int) ([]kafka.BrokerID, *kafka.Error) {
+	full := func(id kafka.BrokerID) bool { return left[id] == 0 }
+	rest := placement{
+		brokers: slices.DeleteFunc(slices.Clone(p.brokers), full),
+		absent:  slices.DeleteFunc(slices.Clone(p.absent), full),
+		racks:   p.racks, sets: map[[3]int][]kafka.BrokerID{},
+	}
+	if have := len(rest.brokers) + len(rest.absent); have < factor || len(rest.brokers) == 0 {
+		return nil, refuse(kafka.ErrPolicyViolation, "%d of %d broker(s) may hold more partition replicas "+
+			"(max.partitions.per.broker=%d), and %d are needed: delete topics, raise the limit, or add brokers",
+			have, len(p.all), p.perNode, factor)
+	}
+	return rest.set(n, factor), nil
 }
 
 // set returns the replicas of the n-th partition.
@@ -146,6 +185,7 @@ func (p *placement) given(lists [][]int32, factor int) ([]metadata.Partition, *k
 		return nil, err
 	}
 	out := make([]metadata.Partition, len(lists))
+	left := maps.Clone(p.room)
 	for i, list := range lists {
 		replicas := make([]kafka.BrokerID, 0, len(list))
 		switch {
@@ -166,6 +206,10 @@ func (p *placement) given(lists [][]int32, factor int) ([]metadata.Partition, *k
 				return nil, refuse(kafka.ErrInvalidReplicaAssignment, "broker %d is named twice "+
 					"for one partition", id)
 			}
+			if left[id] == 0 {
+				return nil, fullBroker(id, p.perNode)
+			}
+			left[id]--
 			replicas = append(replicas, id)
 		}
 		if out[i] = p.alive(replicas); len(out[i].ISR) == 0 {
@@ -198,13 +242,22 @@ func (p *placement) admit(partitions, factor int) *kafka.Error {
 			"one asks for %d or more: spread it over several requests",
 			maxPartitionsPerRequest, p.partitions+partitions)
 	}
-	if have := p.existing + p.replicas; have+partitions*factor > p.limit {
-		return refuse(kafka.ErrPolicyViolation, "the cluster has %d partition replicas and may "+
-			"have %d (max.partitions.per.broker=%d with %d brokers), and %d more are asked for: "+
-			"delete topics, raise the limit, or add brokers",
-			have, p.limit, p.perNode, len(p.all), partitions*factor)
+	room := 0
+	for _, n := range p.room {
+		room += n
+	}
+	if partitions*factor > room {
+		return refuse(kafka.ErrPolicyViolation, "the %d broker(s) may hold %d more partition replicas "+
+			"(max.partitions.per.broker=%d), and %d more are asked for: delete topics, raise the limit, or "+
+			"add brokers", len(p.all), room, p.perNode, partitions*factor)
 	}
 	return nil
+}
+
+// fullBroker refuses a replica more on a broker.
+func fullBroker(id kafka.BrokerID, limit int) *kafka.Error {
+	return refuse(kafka.ErrPolicyViolation, "broker %d holds all the partition replicas that it may "+
+		"(max.partitions.per.broker=%d): choose another, or raise the limit", id, limit)
 }
 
 // commit counts partitions that are created indeed.
@@ -212,7 +265,7 @@ func (p *placement) commit(partitions []metadata.Partition) {
 	p.partitions += len(partitions)
 	p.next += len(partitions)
 	for i := range partitions {
-		p.replicas += len(partitions[i].Replicas)
+		take(p.room, partitions[i].Replicas)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -98,4 +99,44 @@ func TestPlacementWithABrokerDown(t *testing.T) {
 	resp, _ = w.CreateTopics(createRequestOf(topicOf("v", 1, 1)))
 	expect(t, "nobody there", resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage,
 		kafka.ErrInvalidReplicationFactor, fmt.Sprintf("none of the %d broker(s)", 3))
+}
+
+// max.partitions.per.broker holds for each broker: who is full is passed over, and
+// only where too few have room a topic is refused.
+func TestPartitionsPerBroker(t *testing.T) {
+	w := newWorld(t, 3, map[string]string{"max.partitions.per.broker": "10"})
+	given := topicOf("given", -1, -1)
+	for i := range int32(9) {
+		given.ReplicaAssignment = append(given.ReplicaAssignment,
+			kmsg.CreateTopicsRequestTopicReplicaAssignment{Partition: i, Replicas: []int32{1}})
+	}
+	w.create(given)
+	// One more fits on broker 1, and ten on each of the others.
+	w.create(topicOf("spread", 9, 2))
+	for id, want := range map[kafka.BrokerID]int{1: 10, 2: 9, 3: 8} {
+		if got := w.Image().ReplicasOn(id); got < want-1 || got > 10 {
+			t.Errorf("broker %d holds %d", id, got)
+		}
+	}
+	refused := func(topic kmsg.CreateTopicsRequestTopic, part string) {
+		t.Helper()
+		resp, records := w.CreateTopics(createRequestOf(topic))
+		expect(t, topic.Topic, resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage, kafka.ErrPolicyViolation, part)
+		if len(records) > 0 {
+			t.Errorf("%s: refused, with records", topic.Topic)
+		}
+	}
+	refused(topicOf("wide", 1, 3), "may hold more partition replicas (max.partitions.per.broker=10), and 3 are needed")
+	refused(topicOf("many", 4, 1), "may hold 3 more partition replicas")
+	given.Topic, given.ReplicaAssignment = "more", given.ReplicaAssignment[:1]
+	refused(given, "broker 1 holds all the partition replicas")
+
+	moves := moveRequest("spread", 1, 2, 3, 1)
+	if at := w.Image().Topic("spread").Partitions[1].Replicas; slices.Contains(at, 1) {
+		t.Fatalf("spread-1 is at %v: it was to be one that is not at the full broker", at)
+	}
+	resp, _ := w.AlterPartitionReassignments(moves)
+	p := resp.Topics[0].Partitions[0]
+	expect(t, "a move", p.ErrorCode, p.ErrorMessage, kafka.ErrPolicyViolation, "broker 1 holds all")
+	w.checkReplayLaw()
 }

@@ -18,7 +18,10 @@ func (s *State) AlterPartitionReassignments(
 ) (*kmsg.AlterPartitionAssignmentsResponse, []metadata.Record) {
 	resp := req.ResponseKind().(*kmsg.AlterPartitionAssignmentsResponse)
 	resp.AllowReplicationFactorChange = req.AllowReplicationFactorChange
-	m := &reassignment{State: s, ranks: s.ranks(), sameFactor: req.Version >= 1 && !req.AllowReplicationFactorChange}
+	m := &reassignment{
+		State: s, ranks: s.ranks(), taken: map[kafka.BrokerID]int{},
+		sameFactor: req.Version >= 1 && !req.AllowReplicationFactorChange,
+	}
 	for i := range req.Topics {
 		rt := &req.Topics[i]
 		out := kmsg.NewAlterPartitionAssignmentsResponseTopic()
@@ -40,7 +43,9 @@ type reassignment struct {
 	*State
 	ranks      ranks
 	sameFactor bool // The number of replicas may not change.
-	changed    []*metadata.PartitionsChanged
+	// taken is how many replicas more each broker gets by this request.
+	taken   map[kafka.BrokerID]int
+	changed []*metadata.PartitionsChanged
 }
 
 func (m *reassignment) records() (out []metadata.Record) {
@@ -107,6 +112,12 @@ func (m *reassignment) move(p *metadata.Partition, wanted []int32) *kafka.Error 
 		return refuse(kafka.ErrInvalidReplicationFactor, "the partition has %d replicas, and %d "+
 			"are given: give as many, or allow the number to change", len(home), len(target))
 	}
+	fresh := withoutAll(target, p.Replicas)
+	for _, id := range fresh {
+		if m.room(id) <= m.taken[id] {
+			return fullBroker(id, int(m.broker.MaxPartitionsPerBroker))
+		}
+	}
 	p.Adding, p.Removing = withoutAll(target, home), withoutAll(home, target)
 	p.Replicas = append(target, p.Removing...)
 	// Who was on the way in and is not any more may be in sync already.
@@ -117,6 +128,9 @@ func (m *reassignment) move(p *metadata.Partition, wanted []int32) *kafka.Error 
 			"keep one of %v", target, p.ISR)
 	}
 	m.ranks.settleMove(p)
+	for _, id := range fresh {
+		m.taken[id]++
+	}
 	return nil
 }
 

@@ -36,7 +36,7 @@ func TestCreateTopicsRefusals(t *testing.T) {
 		{topicOf("rf0", 1, 0), kafka.ErrInvalidReplicationFactor, "cannot have 0 replicas"},
 		{topicOf("rf3", 1, 3), kafka.ErrInvalidReplicationFactor, "there are 1 broker(s)"},
 		{topicOf("huge", 2147483647, 1), kafka.ErrPolicyViolation, "one request may create 10000 partitions"},
-		{topicOf("wide", 9000, 3), kafka.ErrPolicyViolation, "the cluster has 1 partition replicas and may have 20000"},
+		{topicOf("wide", 9000, 3), kafka.ErrPolicyViolation, "may hold 19999 more partition replicas"},
 		{topicOf("bad", 1, 1, "retention.ms=soon"), kafka.ErrInvalidConfig, "want a whole number"},
 		{topicOf("typo", 1, 1, "retention.m=1"), kafka.ErrInvalidConfig, "did you mean retention.ms?"},
 		{topicOf("zip", 1, 1, "compression.type=gzip"), kafka.ErrInvalidConfig, "only producer is supported"},

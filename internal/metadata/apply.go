@@ -58,6 +58,7 @@ type editor struct {
 	brokers []kafka.BrokerID // Touched.
 	configs []Resource       // Touched.
 	ownMaps bool             // Image.configs is a copy already.
+	ownHeld bool             // So is Image.held.
 }
 
 func (e *editor) apply(r Record) (reason string) {
@@ -200,7 +201,23 @@ func (e *editor) put(t *Topic) {
 func (e *editor) count(t *Topic, sign int) {
 	e.partitions += sign * len(t.Partitions)
 	for i := range t.Partitions {
-		e.replicas += sign * len(t.Partitions[i].Replicas)
+		e.countReplicas(t.Partitions[i].Replicas, sign)
+	}
+}
+
+// countReplicas adds replicas to what the brokers hold, or takes them off.
+func (e *editor) countReplicas(replicas []kafka.BrokerID, sign int) {
+	if !e.ownHeld {
+		e.ownHeld, e.Image.held = true, maps.Clone(e.Image.held)
+		if e.Image.held == nil {
+			e.Image.held = map[kafka.BrokerID]int{}
+		}
+	}
+	e.replicas += sign * len(replicas)
+	for _, id := range replicas {
+		if e.Image.held[id] += sign; e.Image.held[id] == 0 {
+			delete(e.Image.held, id)
+		}
 	}
 }
 
@@ -242,7 +259,7 @@ func (e *editor) partitionsAdded(r *PartitionsAdded) string {
 		}
 		t.Partitions = append(t.Partitions, p)
 		e.partitions++
-		e.replicas += len(p.Replicas)
+		e.countReplicas(p.Replicas, +1)
 	}
 	e.put(t)
 	return ""
@@ -266,7 +283,10 @@ func (e *editor) partitionsChanged(r *PartitionsChanged) string {
 			c.Partition.LeaderEpoch < old.LeaderEpoch {
 			return fmt.Sprintf("an epoch of partition %d goes back", c.Index)
 		}
-		e.replicas += len(c.Partition.Replicas) - len(old.Replicas)
+		if !slices.Equal(old.Replicas, c.Partition.Replicas) {
+			e.countReplicas(old.Replicas, -1)
+			e.countReplicas(c.Partition.Replicas, +1)
+		}
 		*old = c.Partition
 	}
 	e.put(t)

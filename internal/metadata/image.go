@@ -16,8 +16,9 @@ type Image struct {
 	brokers         []Broker // By id.
 	lastBrokerEpoch kafka.BrokerEpoch
 	topics          topicIndex
-	partitions      int // Of all topics together.
-	replicas        int // Of all partitions together.
+	partitions      int                    // Of all topics together.
+	replicas        int                    // Of all partitions together.
+	held            map[kafka.BrokerID]int // Of these, on each broker; never changed, only replaced.
 	configs         map[Resource]map[string]string
 	nextProducerID  kafka.ProducerID
 }
@@ -201,6 +202,9 @@ func (m *Image) PartitionCount() int { return m.partitions }
 
 // ReplicaCount returns how many replicas all partitions have together.
 func (m *Image) ReplicaCount() int { return m.replicas }
+
+// ReplicasOn returns how many of them a broker is assigned.
+func (m *Image) ReplicasOn(id kafka.BrokerID) int { return m.held[id] }
 
 // Config returns the values that were set for a resource, nil for none. The map
 // must not be changed.

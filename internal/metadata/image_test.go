@@ -83,7 +83,7 @@ func checkCounts(t *rapid.T, m *metadata.Image) {
 	if !slices.IsSortedFunc(topics, func(a, b *metadata.Topic) int { return cmp.Compare(a.Name, b.Name) }) {
 		t.Fatal("topics are not in order")
 	}
-	partitions, replicas := 0, 0
+	partitions, replicas, held := 0, 0, map[kafka.BrokerID]int{}
 	for _, topic := range topics {
 		if m.Topic(topic.Name) != topic || m.TopicByID(topic.ID) != topic {
 			t.Fatalf("topic %s is not found", topic.Name)
@@ -91,6 +91,14 @@ func checkCounts(t *rapid.T, m *metadata.Image) {
 		partitions += len(topic.Partitions)
 		for _, p := range topic.Partitions {
 			replicas += len(p.Replicas)
+			for _, id := range p.Replicas {
+				held[id]++
+			}
+		}
+	}
+	for id := range kafka.BrokerID(8) {
+		if m.ReplicasOn(id) != held[id] {
+			t.Fatalf("broker %d holds %d replicas, counted as %d", id, held[id], m.ReplicasOn(id))
 		}
 	}
 	if partitions != m.PartitionCount() || replicas != m.ReplicaCount() {
