@@ -29,6 +29,15 @@ func TestHTTPTopics(t *testing.T) {
 	c.want(400, `name: the topic's name is missing`, "POST", "/v1/topics", `{}`)
 	c.want(400, `partitions: want at least 1`, "POST", "/v1/topics", `{"name":"x","partitions":0}`)
 	c.want(400, `INVALID_REPLICATION_FACTOR`, "POST", "/v1/topics", `{"name":"x","replication_factor":3}`)
+	c.want(400, `INVALID_REPLICATION_FACTOR.*durability strict keeps three replicas on three brokers, and there is one`,
+		"POST", "/v1/topics", `{"name":"x","durability":"strict"}`)
+	c.want(400, `durability: want strict, balanced or relaxed`, "POST", "/v1/topics", `{"name":"x","durability":"loose"}`)
+	c.want(400, `configs: durability relaxed sets min.insync.replicas=1`, "POST", "/v1/topics",
+		`{"name":"x","durability":"relaxed","configs":{"min.insync.replicas":"2"}}`)
+	c.want(201, `"durability":"relaxed".*"flush.messages":{"value":"9223372036854775807","source":"topic"}`, "POST", "/v1/topics",
+		`{"name":"telemetry","durability":"relaxed","configs":{"retention.ms":"5"}}`)
+	c.want(200, `"durability":"relaxed"`, "GET", "/v1/topics/telemetry", "")
+	c.want(204, `^$`, "DELETE", "/v1/topics/telemetry", "")
 	c.want(400, `INVALID_CONFIG.*did you mean retention.ms`, "POST", "/v1/topics", `{"name":"x","configs":{"retention.sm":"1"}}`)
 	c.want(400, `configs.retention.ms: want a string, not a number`, "POST", "/v1/topics", `{"name":"x","configs":{"retention.ms":1}}`)
 	c.want(400, `partitions: .*is out of range`, "POST", "/v1/topics", `{"name":"x","partitions":3000000000}`)

@@ -25,8 +25,8 @@ func mayImport() map[string][]string {
 		"strandlinetest": in(".", "broker", "kafka", "metadata", "netx", "vfs", "vfs/errorfs", "vfs/memfs", "vfs/osfs"),
 		".":              in("broker", "certs", "config", "kafka", "netx", "vfs", "vfs/memfs", "vfs/osfs"),
 
-		"internal/cli": in("certs", "commitlog", "config", "group", "kafka", "metadata", "nearest", "quorum",
-			"record", "vfs", "vfs/osfs"),
+		"internal/cli": in("certs", "commitlog", "config", "durability", "group", "kafka", "metadata", "moves",
+			"nearest", "quorum", "record", "vfs", "vfs/osfs"),
 		"internal/broker": {everything},
 
 		"internal/metrics": in("api", "cleaner", "commitlog", "config", "coordinator/groups", "group", "journal", "kafka",
@@ -44,7 +44,7 @@ func mayImport() map[string][]string {
 			"coordinator/groups", "coordinator/shard", "group", "isr", "kafka", "metadata", "partition",
 			"producerstate", "quorum", "quota", "reach", "record", "refusal", "topics", "txn", "wire"),
 		"internal/httpapi": in("auth", "commitlog", "config", "controller", "controlplane",
-			"coordinator", "coordinator/groups", "coordinator/shard", "group", "idempotency", "kafka",
+			"coordinator", "coordinator/groups", "coordinator/shard", "durability", "group", "idempotency", "kafka",
 			"keyring", "metadata", "nearest", "netx", "partition", "quota", "reach", "record", "refusal",
 			"relay", "session", "strictjson", "topics", "txn"),
 		"internal/console": in("httpapi"),
@@ -84,6 +84,8 @@ func mayImport() map[string][]string {
 		"internal/producerstate": in("kafka"),
 		"internal/record":        in("kafka"),
 		"internal/idempotency":   in("kafka", "record"),
+		"internal/moves":         in("kafka"),
+		"internal/durability":    nil,
 		"internal/nearest":       nil,
 		"internal/strictjson":    in("nearest"),
 		"internal/kafka":         nil,
@@ -181,8 +183,8 @@ func TestFranzGoStaysAtTheEdge(t *testing.T) {
 func pureRooms() []string {
 	return []string{
 		"internal/assignor", "internal/auth", "internal/config", "internal/controller", "internal/coordinator/shard",
-		"internal/group", "internal/idempotency", "internal/isr", "internal/kafka", "internal/metadata",
-		"internal/nearest", "internal/strictjson",
+		"internal/durability", "internal/group", "internal/idempotency", "internal/isr", "internal/kafka",
+		"internal/metadata", "internal/moves", "internal/nearest", "internal/strictjson",
 		"internal/producerstate", "internal/quota", "internal/reach", "internal/record", "internal/txn",
 	}
 }

@@ -64,3 +64,6 @@ func (b *Broker) Corrupt() []httpapi.Corrupt {
 	}
 	return all
 }
+
+// Health implements httpapi.Broker.
+func (b *Broker) Health() httpapi.Health { return httpapi.HealthOf(b.control.Image(), b.settings()) }

@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/strandline/strandline/internal/durability"
 )
 
 type topicCreate struct {
@@ -15,6 +17,7 @@ type topicCreate struct {
 	partitions  int32
 	replication int16
 	configs     []string
+	durability  string
 	ifNotExists bool
 	dryRun      bool
 }
@@ -26,16 +29,34 @@ type createdTopic struct {
 	ReplicationFactor int16  `json:"replication_factor"`
 	ID                string `json:"id"`
 	Created           bool   `json:"created"`
+	Durability        string `json:"durability"` // As it was asked for; "" if it was not.
 }
+
+const topicCreateLong = `Create topics.
+
+--durability makes one of three contracts with those who write, by setting the number of
+replicas, min.insync.replicas and flush.messages:
+  strict    three replicas. acks=all is answered when all replicas in sync, two at least,
+            have the record on their disks: what was acknowledged survives the loss of a
+            broker, and of power everywhere.
+  balanced  three replicas. acks=all is answered when they have it in memory: cheaper, and
+            safe unless all lose their power at once.
+  relaxed   two replicas, for telemetry with acks=1: the leader answers from memory, and
+            the newest records are lost when it fails.
+Without it, topics have the broker's default.replication.factor and min.insync.replicas,
+and every acknowledged record is synced. strandline topic describe shows the contract.
+
+`
 
 func newTopicCreate(a *app) *cobra.Command {
 	c := &topicCreate{app: a}
 	cmd := &cobra.Command{
 		Use:   "create TOPIC…",
 		Short: "Create topics",
-		Long: "Create topics.\n\n" + resultHelp[[]createdTopic]("topic", "partitions",
+		Long: topicCreateLong + resultHelp[[]createdTopic]("topic", "partitions",
 			"replication factor", "topic id", "created (false if it was there)"),
 		Example: `  strandline topic create orders --partitions 6
+  strandline topic create payments --partitions 6 --durability strict
   strandline topic create events --config retention.ms=86400000 --config cleanup.policy=delete`,
 		Args:              wantArgs(1, -1, "one or more topics"),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -50,6 +71,9 @@ func newTopicCreate(a *app) *cobra.Command {
 		"`number` of brokers that keep a copy (default the broker's default.replication.factor)")
 	f.StringArrayVarP(&c.configs, "config", "c", nil,
 		"a setting of the topic, `KEY=VALUE`; may be repeated")
+	f.StringVar(&c.durability, "durability", "", "`contract`: strict, balanced or relaxed")
+	_ = cmd.RegisterFlagCompletionFunc("durability", cobra.FixedCompletions( // It fails for no flag of ours.
+		durability.Names(), cobra.ShellCompDirectiveNoFileComp))
 	f.BoolVar(&c.ifNotExists, "if-not-exists", false, "take a topic that is there already for done")
 	f.BoolVar(&c.dryRun, "dry-run", false, "ask the broker whether it would do it, and do nothing")
 	return cmd
@@ -67,6 +91,9 @@ func (c *topicCreate) run(ctx context.Context, topics []string) error {
 		return usagef("--replication-factor %d: want at least 1", c.replication)
 	}
 	return c.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		if err := c.keepContract(ctx, adm, configs); err != nil {
+			return err
+		}
 		create := adm.CreateTopics
 		if c.dryRun {
 			create = adm.ValidateCreateTopics
@@ -77,6 +104,35 @@ func (c *topicCreate) run(ctx context.Context, topics []string) error {
 		}
 		return c.print(responses, topics)
 	})
+}
+
+// keepContract sets what --durability asks for.
+func (c *topicCreate) keepContract(ctx context.Context, adm *kadm.Client, configs map[string]*string) error {
+	if c.durability == "" {
+		return nil
+	}
+	m, err := adm.BrokerMetadata(ctx)
+	if err != nil {
+		return err
+	}
+	choice, err := durability.Choose(c.durability, len(m.Brokers), int(max(c.replication, 0)))
+	var unknown *durability.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return usagef("--%w", err)
+	case err != nil:
+		return failf("%w", err).hint("strandline topic create --help explains the contracts, and strandline " +
+			"cluster describe shows the brokers.")
+	}
+	for name, value := range choice.Settings {
+		if given, ok := configs[name]; ok && *given != value {
+			return usagef("--durability %s sets %s=%s, and --config %s=%s says otherwise", c.durability, name, value,
+				name, *given).hint("Leave one of them out.")
+		}
+		configs[name] = &value
+	}
+	c.replication = int16(choice.ReplicationFactor)
+	return nil
 }
 
 func (c *topicCreate) print(responses kadm.CreateTopicResponses, topics []string) error {
@@ -91,7 +147,7 @@ func (c *topicCreate) print(responses kadm.CreateTopicResponses, topics []string
 			continue
 		}
 		row := createdTopic{name, r.NumPartitions, r.ReplicationFactor, topicID(r.ID), !exists &&
-			!c.dryRun}
+			!c.dryRun, c.durability}
 		created = append(created, row)
 		t.add(name, fmt.Sprint(row.Partitions), fmt.Sprint(row.ReplicationFactor), orDash(row.ID),
 			row.Created)
@@ -114,6 +170,9 @@ func (c *topicCreate) sayCreated(created []createdTopic) {
 		default:
 			c.out.remark("Created topic %s: %s, replication factor %d.", t.Topic,
 				plural(t.Partitions, "partition"), t.ReplicationFactor)
+			if t.Durability != "" {
+				c.out.remark("Durability %s: strandline topic describe %s says what it promises.", t.Durability, t.Topic)
+			}
 		}
 	}
 }

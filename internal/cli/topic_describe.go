@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/durability"
 )
 
 type topicDescribe struct {
@@ -23,8 +25,10 @@ type describedTopic struct {
 	ID                string               `json:"id"`
 	Internal          bool                 `json:"internal"`
 	ReplicationFactor int                  `json:"replication_factor"`
-	Records           int64                `json:"records"` // End minus start, over all partitions.
-	Bytes             int64                `json:"bytes"`   // On the leaders' disks; -1 if unknown.
+	Durability        string               `json:"durability"`       // strict, balanced, relaxed or custom; "" if unknown.
+	Promise           string               `json:"durability_means"` // In words.
+	Records           int64                `json:"records"`          // End minus start, over all partitions.
+	Bytes             int64                `json:"bytes"`            // On the leaders' disks; -1 if unknown.
 	Configs           []describedConfig    `json:"configs"`
 	Partitions        []describedPartition `json:"partitions"`
 }
@@ -110,6 +114,7 @@ func (d *topicDescribe) describe(ctx context.Context, adm *kadm.Client,
 		t := describeTopic(m.Topics[name], starts, ends, dirs)
 		if r, err := configs.On(name, nil); err == nil {
 			t.Configs = d.describeConfigs(r)
+			t.describeDurability(r)
 		}
 		topics = append(topics, t)
 	}
@@ -142,6 +147,20 @@ func describeTopic(detail kadm.TopicDetail, starts, ends kadm.ListedOffsets,
 		t.Partitions = append(t.Partitions, row)
 	}
 	return t
+}
+
+// describeDurability says what the topic promises, as its weakest partition does.
+func (t *describedTopic) describeDurability(r kadm.ResourceConfig) {
+	values := make(map[string]string, len(r.Configs))
+	for _, c := range r.Configs {
+		values[c.Key] = c.MaybeValue()
+	}
+	least := t.ReplicationFactor
+	for _, p := range t.Partitions {
+		least = min(least, len(p.Replicas))
+	}
+	f := durability.FactsOf(least, func(name string) string { return values[name] })
+	t.Durability, t.Promise = string(durability.Of(f)), durability.Explain(f)
 }
 
 // orNone makes JSON say [] and not null.
@@ -243,6 +262,9 @@ func (d *topicDescribe) people(topics []*describedTopic) error {
 			plural(len(topic.Partitions), "partition"), topic.ReplicationFactor,
 			plural(topic.Records, "record"), known(topic.Bytes, sizeCell).shown())
 		d.out.printf("%s\n", d.out.paint.dim("id "+topic.ID))
+		if topic.Durability != "" {
+			d.out.printf("durability %s: %s\n", d.out.paint.bold(topic.Durability), topic.Promise)
+		}
 		for _, c := range topic.Configs {
 			d.out.printf("  %s=%s %s\n", c.Name, visible(c.Value), d.out.paint.dim(sourceRemark(c.Source)))
 		}

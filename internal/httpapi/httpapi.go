@@ -32,6 +32,8 @@ type Broker interface {
 	Unreached() []reach.Finding
 	// Corrupt returns the damage in stored data that was found.
 	Corrupt() []Corrupt
+	// Health returns what the cluster lacks.
+	Health() Health
 }
 
 // Unreached is a client in the answer of /v1/doctor.
@@ -59,6 +61,7 @@ type Doctor struct {
 	// Corrupt has the first MaxCorrupt of CorruptTotal.
 	Corrupt      []Corrupt `json:"corrupt"`
 	CorruptTotal int       `json:"corrupt_total"`
+	Cluster      Health    `json:"cluster"`
 }
 
 // MaxCorrupt bounds the damages in one answer.
@@ -100,7 +103,7 @@ func New(b Broker, services Services) *API {
 }
 
 func (s *server) doctor(w http.ResponseWriter, _ *http.Request) error {
-	d := Doctor{Unreached: []Unreached{}, Corrupt: []Corrupt{}}
+	d := Doctor{Unreached: []Unreached{}, Corrupt: []Corrupt{}, Cluster: s.broker.Health()}
 	corrupt := s.broker.Corrupt()
 	d.CorruptTotal = len(corrupt)
 	d.Corrupt = append(d.Corrupt, corrupt[:min(len(corrupt), MaxCorrupt)]...)

@@ -30,6 +30,9 @@ type broker struct {
 func (b *broker) Ready() <-chan struct{}     { return b.ready }
 func (b *broker) Unreached() []reach.Finding { return b.missing }
 func (b *broker) Corrupt() []httpapi.Corrupt { return b.corrupt }
+func (b *broker) Health() httpapi.Health {
+	return httpapi.Health{Brokers: 1, BrokersDown: []int32{}, Partitions: 2}
+}
 
 func TestHealth(t *testing.T) {
 	b := &broker{ready: make(chan struct{})}
@@ -67,7 +70,9 @@ func TestDoctor(t *testing.T) {
 		`"since":"1970-01-01T00:00:00Z","asked":3}],"corrupt":[` +
 		strings.TrimSuffix(strings.Repeat(`{"topic":"orders","partition":2,"file":"topics/x-2/0.log","position":77,`+
 			`"reason":"CRC does not match","since":"1970-01-01T00:00:00Z"},`, httpapi.MaxCorrupt), ",") +
-		`],"corrupt_total":101}` + "\n"
+		`],"corrupt_total":101,"cluster":{"brokers":1,"brokers_down":[],"partitions":2,"partitions_without_leader":0,` +
+		`"partitions_under_min_in_sync":0,"partitions_not_in_sync":0,"partitions_with_one_replica":0,` +
+		`"partitions_without_spare":0,"partitions_with_unclean_elections":0,"partitions_moving":0}}` + "\n"
 	if got := w.Body.String(); got != want {
 		t.Errorf("got %s want %s", got, want)
 	}

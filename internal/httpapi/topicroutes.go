@@ -5,6 +5,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/durability"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/topics"
@@ -33,11 +35,13 @@ type TopicList struct {
 }
 
 // CreateTopicRequest is the body of POST /v1/topics. What is left out is the
-// broker's default.
+// broker's default. Durability is one of package durability's contracts, instead of
+// the settings that it consists of.
 type CreateTopicRequest struct {
 	Name              string            `json:"name"`
 	Partitions        *int32            `json:"partitions"`
 	ReplicationFactor *int16            `json:"replication_factor"`
+	Durability        string            `json:"durability"`
 	Configs           map[string]string `json:"configs"`
 }
 
@@ -81,6 +85,7 @@ type TopicDescription struct {
 	ID                string                       `json:"id"`
 	Internal          bool                         `json:"internal"`
 	ReplicationFactor int                          `json:"replication_factor"`
+	Durability        string                       `json:"durability"` // "custom" where it is no contract.
 	Partitions        []PartitionDescription       `json:"partitions"`
 	Configs           map[string]ConfigDescription `json:"configs"`
 	// Warnings are what to know about a change that was just made.
@@ -133,6 +138,9 @@ func (s *server) createTopic(w http.ResponseWriter, r *http.Request) error {
 			return badRequest("replication_factor: want at least 1, not %d", t.ReplicationFactor)
 		}
 	}
+	if err := s.keepContract(&body, &t); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(body.Configs)) {
 		value := body.Configs[name]
 		t.Configs = append(t.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: name, Value: &value})
@@ -150,6 +158,36 @@ func (s *server) createTopic(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Location", "/v1/topics/"+url.PathEscape(body.Name))
 	return s.answerTopic(w, r, http.StatusCreated, body.Name, nil)
+}
+
+// keepContract adds what a contract consists of to a topic that is to be created.
+func (s *server) keepContract(body *CreateTopicRequest, t *kmsg.CreateTopicsRequestTopic) error {
+	if body.Durability == "" {
+		return nil
+	}
+	brokers := 0
+	for _, b := range s.Control.Image().Brokers() {
+		if !b.Fenced {
+			brokers++
+		}
+	}
+	choice, err := durability.Choose(body.Durability, brokers, int(max(t.ReplicationFactor, 0)))
+	var unknown *durability.UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return badRequest("durability: want strict, balanced or relaxed, not %q", clip(body.Durability))
+	case err != nil:
+		return &kafka.Error{Code: kafka.ErrInvalidReplicationFactor, Message: err.Error()}
+	}
+	settings := maps.Clone(choice.Settings)
+	for name, value := range body.Configs {
+		if fixed, ok := settings[name]; ok && fixed != value {
+			return badRequest("configs: durability %s sets %s=%s: leave one of them out", body.Durability, name, fixed)
+		}
+		settings[name] = value
+	}
+	body.Configs, t.ReplicationFactor = settings, int16(choice.ReplicationFactor)
+	return nil
 }
 
 func (s *server) describeTopic(w http.ResponseWriter, r *http.Request) error {
@@ -189,8 +227,18 @@ func (s *server) answerTopic(
 			d.Configs[c.Name] = ConfigDescription{*c.Value, sourceOf(config.Source(c.Source))}
 		}
 	}
+	d.Durability = string(contractOf(view.Meta, d.Configs))
 	answer(w, status, d)
 	return nil
+}
+
+// contractOf is what a topic promises, as its weakest partition does.
+func contractOf(t *metadata.Topic, configs map[string]ConfigDescription) durability.Contract {
+	least := len(t.Partitions[0].Replicas)
+	for i := range t.Partitions {
+		least = min(least, len(t.Partitions[i].Target()))
+	}
+	return durability.Of(durability.FactsOf(least, func(name string) string { return configs[name].Value }))
 }
 
 // sourceOf says in a word who gave a topic's configuration its value.
