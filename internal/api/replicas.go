@@ -30,6 +30,7 @@ type Quorum interface {
 	// not lead *quorum.NotLeaderError too.
 	AddVoter(context.Context, quorum.Member) error
 	RemoveVoter(ctx context.Context, id kafka.BrokerID, directory [16]byte) error
+	RemoveLearner(ctx context.Context, id kafka.BrokerID, directory [16]byte) error
 }
 
 // Peers sends requests to other brokers' cluster listeners.
@@ -170,12 +171,18 @@ func (s *Services) addRaftVoter(ctx context.Context, _ *wire.Request, req *kmsg.
 	return resp
 }
 
+// removeRaftVoter takes a voter out of the quorum. It takes a learner too: one that is
+// stopped for good would be listed for ever, since unlike Kafka's observers it is a
+// member.
 func (s *Services) removeRaftVoter(
 	ctx context.Context, _ *wire.Request, req *kmsg.RemoveRaftVoterRequest,
 ) kmsg.Response {
 	ctx, cancel := bounded(ctx, 0)
 	defer cancel()
 	err := s.Quorum.RemoveVoter(ctx, kafka.BrokerID(req.VoterID), req.VoterDirectoryID)
+	if member := new(quorum.MemberError); errors.As(err, &member) && member.Problem == quorum.NotMember {
+		err = s.Quorum.RemoveLearner(ctx, kafka.BrokerID(req.VoterID), req.VoterDirectoryID)
+	}
 	if answer, ok := s.atLeader(ctx, err, req); ok {
 		return answer
 	}

@@ -315,6 +315,10 @@ func (loneQuorum) RemoveVoter(context.Context, kafka.BrokerID, [16]byte) error {
 	return &kafka.Error{Code: kafka.ErrVoterNotFound, Message: "it is none"}
 }
 
+func (loneQuorum) RemoveLearner(context.Context, kafka.BrokerID, [16]byte) error {
+	return &kafka.Error{Code: kafka.ErrVoterNotFound, Message: "it is none"}
+}
+
 func (loneQuorum) Describe(context.Context) (quorum.Description, error) {
 	now := time.Now()
 	return quorum.Description{Leader: 1, Term: 1, Voters: []quorum.Replica{

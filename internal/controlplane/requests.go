@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -252,7 +253,35 @@ func (c *ControlPlane) logElected(req *kmsg.ElectLeadersRequest, topic string, p
 func (c *ControlPlane) AlterPartitionReassignments(
 	ctx context.Context, req *kmsg.AlterPartitionAssignmentsRequest,
 ) (*kmsg.AlterPartitionAssignmentsResponse, error) {
-	return ask(ctx, c, c.move(), req)
+	d := c.move()
+	d.shown = func(image *metadata.Image, resp *kmsg.AlterPartitionAssignmentsResponse) bool {
+		return showsMoves(image, req, resp)
+	}
+	return ask(ctx, c, d, req)
+}
+
+// showsMoves says whether an image has the moves that a request asked for and was
+// granted: who lists them next must not take them for ended.
+func showsMoves(
+	image *metadata.Image, req *kmsg.AlterPartitionAssignmentsRequest, resp *kmsg.AlterPartitionAssignmentsResponse,
+) bool {
+	for i := range resp.Topics {
+		t := image.Topic(resp.Topics[i].Topic)
+		if t == nil || i >= len(req.Topics) || len(req.Topics[i].Partitions) != len(resp.Topics[i].Partitions) {
+			continue // Deleted, or an answer to something else.
+		}
+		for j, granted := range resp.Topics[i].Partitions {
+			if granted.ErrorCode != 0 || int(granted.Partition) >= len(t.Partitions) {
+				continue
+			}
+			p, wanted := &t.Partitions[granted.Partition], req.Topics[i].Partitions[j].Replicas
+			if wanted == nil && p.Moving() || wanted != nil && !slices.EqualFunc(p.Target(), wanted,
+				func(a kafka.BrokerID, b int32) bool { return int32(a) == b }) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (c *ControlPlane) move() decision[
