@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,4 +54,16 @@ func (a *app) completeGroups(most int) completer {
 		groups, err := adm.ListGroups(ctx)
 		return groups.Groups(), err
 	})
+}
+
+// completeBrokers offers the ids of brokers.
+func (a *app) completeBrokers(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	return a.complete(-1, func(ctx context.Context, adm *kadm.Client) ([]string, error) {
+		brokers, err := adm.ListBrokers(ctx)
+		var ids []string
+		for _, b := range brokers {
+			ids = append(ids, strconv.Itoa(int(b.NodeID)))
+		}
+		return ids, err
+	})(cmd, args, word)
 }

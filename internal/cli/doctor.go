@@ -16,7 +16,8 @@ Without --config it looks at a running broker, ours or another, as a client on t
 it: do the names resolve, does every broker answer at the address that it advertises and belong to
 the same cluster, have clients asked for addresses and never come, was stored data found corrupt
 (both ours only, over HTTP), do all partitions have a leader and enough replicas for their min.insync.replicas, how full are the disks,
-do consumer groups lag or lose records, are there records from the future, is the clock kept right.
+do consumer groups lag or lose records, are there records from the future, is the clock kept right;
+of several brokers, whether all are up, who votes, and who leads how much (strandline cluster doctor).
 For a broker on this machine it looks at its limit of open files too.
 
 With --config FILE it looks at what strandline start would meet here: is the file right, are the
@@ -33,6 +34,7 @@ type doctor struct {
 	configFile string
 	http       string
 	strict     bool
+	watch      time.Duration // For hot partitions.
 	report     []finding
 }
 
@@ -79,6 +81,11 @@ func (d *doctor) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	return d.conclude()
+}
+
+// conclude prints what was found, and returns the exit code that fits it.
+func (d *doctor) conclude() error {
 	if d.out.form != formTable {
 		t := newTable("status", "check", "message", "advice")
 		for _, f := range d.report {
@@ -155,6 +162,7 @@ func (d *doctor) checkBroker(ctx context.Context) {
 	d.checkAdvertised(ctx, m)
 	d.checkNotes(ctx)
 	d.checkTopics(ctx, adm, m)
+	d.checkCluster(ctx, client, m)
 	d.checkDisks(ctx, adm)
 	d.checkGroups(ctx, adm)
 	d.checkRecordTimes(ctx, adm)

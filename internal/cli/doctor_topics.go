@@ -12,6 +12,7 @@ import (
 type topicTroubles struct {
 	leaderless, belowMin, notInSync []string
 	impossible, noSpare, lonely     []string // Topics.
+	unclean                         []string // Topics too.
 	partitions                      int
 }
 
@@ -19,21 +20,27 @@ type topicTroubles struct {
 func (d *doctor) checkTopics(ctx context.Context, adm *kadm.Client, m kadm.Metadata) {
 	ctx, cancel := d.limit(ctx)
 	defer cancel()
-	minimum := map[string]int{}
+	minimum, unclean := map[string]int{}, map[string]bool{}
 	configs, err := adm.DescribeTopicConfigs(ctx, m.Topics.Names()...)
 	if err != nil {
 		d.say(statusWarning, "topics", "min.insync.replicas is not known: "+d.explain(err).message, "")
 	}
 	for _, r := range configs {
 		for _, c := range r.Configs {
-			if c.Key == "min.insync.replicas" {
+			switch c.Key {
+			case "min.insync.replicas":
 				minimum[r.Name], _ = strconv.Atoi(c.MaybeValue()) // The broker checked it.
+			case "unclean.leader.election.enable":
+				unclean[r.Name] = c.MaybeValue() == "true"
 			}
 		}
 	}
 	var t topicTroubles
 	for _, topic := range m.Topics.Sorted() {
 		t.add(topic, minimum[topic.Topic], len(m.Brokers))
+		if unclean[topic.Topic] {
+			t.unclean = append(t.unclean, topic.Topic)
+		}
 	}
 	d.sayTroubles(len(m.Topics), t)
 }
@@ -94,8 +101,12 @@ func (d *doctor) sayTroubles(topics int, t topicTroubles) {
 				"acks=all: %s", "Lower it by one, or add a replica.",
 		},
 		{
-			t.lonely, statusNote, "one replica only, though there are more brokers: %s",
-			"If that broker is lost, so are they.",
+			t.lonely, statusWarning, "one replica only, though there are more brokers: %s",
+			"If that broker is lost, so are they: strandline cluster add BROKER --replication-factor 3",
+		},
+		{
+			t.unclean, statusWarning, "a replica that lacks acknowledged records may lead " +
+				"(unclean.leader.election.enable): %s", "strandline topic alter TOPIC --delete-config unclean.leader.election.enable",
 		},
 	} {
 		if len(trouble.names) > 0 {

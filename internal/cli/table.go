@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -104,6 +105,15 @@ func (t *table) align(w *bufio.Writer, p painter) {
 	for _, row := range append([][]cell{header}, t.rows...) {
 		t.alignRow(w, p, row, widths)
 	}
+}
+
+// drawn returns the lines that align prints.
+func (t *table) drawn(p painter) []string {
+	var b bytes.Buffer
+	w := bufio.NewWriter(&b)
+	t.align(w, p)
+	_ = w.Flush() // A buffer takes everything.
+	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
 func (t *table) alignRow(w *bufio.Writer, p painter, row []cell, widths []int) {

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -221,11 +219,7 @@ func (s *topScreen) section(t *table, room int) []string {
 	if len(shown.rows) == 0 {
 		return nil
 	}
-	var b bytes.Buffer
-	w := bufio.NewWriter(&b)
-	shown.align(w, s.paint)
-	_ = w.Flush() // A buffer takes everything.
-	return append([]string{""}, strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")...)
+	return append([]string{""}, shown.drawn(s.paint)...)
 }
 
 // foot is the line of keys.

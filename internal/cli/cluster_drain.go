@@ -1,0 +1,178 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/moves"
+)
+
+const clusterDrainLong = `Move all leaders and replicas off brokers, so that they can be stopped for good.
+
+Leaders leave first, which takes a moment each and copies nothing; then replicas are copied
+to the other brokers, to those of the same rack first and those that carry least. A
+partition that has as many replicas as there are brokers has nowhere to go: it keeps what it
+has, but is led elsewhere, unless --fewer lets it have one replica less.
+
+To stop a broker for a short while nothing has to be drained: stop it with SIGTERM, and its
+leaders move by themselves.
+
+`
+
+type clusterDrain struct {
+	*app
+	moveFlags
+	fewer bool
+}
+
+func newClusterDrain(a *app) *cobra.Command {
+	d := &clusterDrain{app: a}
+	cmd := &cobra.Command{
+		Use:   "drain BROKER…",
+		Short: "Move leaders and replicas off brokers",
+		Long:  clusterDrainLong + moveHelp + movesHelp(),
+		Example: `  strandline cluster drain 3
+  strandline cluster drain 3 --yes --throttle 50MiB`,
+		Args:              wantArgs(1, -1, "one or more brokers"),
+		ValidArgsFunction: a.completeBrokers,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return d.run(cmd.Context(), args)
+		},
+	}
+	d.register(cmd.Flags())
+	cmd.Flags().BoolVar(&d.fewer, "fewer", false, "let partitions that have nowhere to go have fewer replicas")
+	return cmd
+}
+
+// drainRounds bounds how often it is looked whether something is left: topics that
+// are created meanwhile may land on the brokers that are drained.
+const drainRounds = 10
+
+func (d *clusterDrain) run(ctx context.Context, args []string) error {
+	ids, err := parseBrokers(args)
+	if err == nil {
+		err = d.check()
+	}
+	if err != nil {
+		return err
+	}
+	return d.onCluster(ctx, func(ctx context.Context, client *kgo.Client, adm *kadm.Client) error {
+		var r *movesReport
+		for round := range drainRounds {
+			s, err := d.survey(ctx, client, adm)
+			if err != nil {
+				return err
+			}
+			if err := s.knows(ids); err != nil {
+				return err
+			}
+			plan, stuck := s.Drain(brokerIDsOf(ids), d.fewer)
+			if len(plan) == 0 && len(s.leaving(ids)) == 0 {
+				if r == nil {
+					r = reportOf(&s.Cluster, nil, stuck)
+				}
+				r.Done, r.Stuck = true, namesOf(stuck)
+				return d.drained(ctx, client, r, ids)
+			}
+			next := reportOf(&s.Cluster, plan, stuck)
+			if round == 0 {
+				r = next
+				if err := d.propose(r); err != nil {
+					return d.notAsked(r, err)
+				}
+			}
+			m := &mover{app: d.app, moveFlags: d.moveFlags, client: client, adm: adm, report: r}
+			if err := m.carryOut(ctx, s, plan); err != nil {
+				return err
+			}
+			if len(r.Failed) > 0 {
+				break
+			}
+		}
+		return d.finish(r)
+	})
+}
+
+// propose shows a plan and asks.
+func (d *clusterDrain) propose(r *movesReport) error {
+	if len(r.Moves) == 0 {
+		d.out.remark("All moves are under way already.")
+		return nil
+	}
+	if err := d.showPlan(r); err != nil {
+		return err
+	}
+	if len(r.Stuck) > 0 {
+		d.out.remark("%s have as many replicas as there are brokers left, or more, and keep them: %s. "+
+			"Add a broker first, or give --fewer.", plural(len(r.Stuck), "partition"), some(r.Stuck))
+	}
+	return d.agree(d.yes, r.question())
+}
+
+// notAsked ends a command whose plan was shown and not wanted.
+func (a *app) notAsked(r *movesReport, err error) error {
+	if !errors.Is(err, errNotAsked) {
+		return err
+	}
+	if a.out.form == formJSON {
+		return a.out.json(r)
+	}
+	a.out.remark("Nothing was done: --yes carries it out.")
+	return nil
+}
+
+// drained says what to do next.
+func (d *clusterDrain) drained(ctx context.Context, client *kgo.Client, r *movesReport, ids []int32) error {
+	if err := d.finish(r); err != nil {
+		return err
+	}
+	who := "Broker " + numbers(ids)
+	if len(ids) > 1 {
+		who = "Brokers " + numbers(ids)
+	}
+	if len(r.Stuck) > 0 {
+		d.out.remark("%s: nothing is led there any more, but %s stay.", who, plural(len(r.Stuck), "replica"))
+		return silent(exitFailed)
+	}
+	d.out.remark("%s: no leaders and no replicas are left there.", who)
+	ctx, cancel := context.WithTimeout(ctx, d.flags.timeout)
+	defer cancel()
+	q, err := describeQuorum(ctx, client)
+	if err != nil {
+		return nil // That was a courtesy.
+	}
+	for _, id := range ids {
+		if _, voter := find(q.Voters, id); voter {
+			d.out.remark("Broker %d is a voter: strandline cluster remove-voter %d, before it is stopped.", id, id)
+		}
+	}
+	d.out.remark("Then stop it, and have it forgotten: strandline cluster unregister %s", fmt.Sprint(ids[0]))
+	return nil
+}
+
+// knows refuses brokers that are not there.
+func (s *surveyed) knows(ids []int32) error {
+	for _, id := range ids {
+		if !slices.ContainsFunc(s.Brokers, func(b moves.Broker) bool { return b.ID == kafka.BrokerID(id) }) {
+			return failf("there is no broker %d", id).hint("strandline cluster describe shows them.")
+		}
+	}
+	return nil
+}
+
+// leaving are the partitions on their way off brokers.
+func (s *surveyed) leaving(ids []int32) (out []kafka.TopicPartition) {
+	for tp, p := range s.moving {
+		if slices.ContainsFunc(p.RemovingReplicas, func(id int32) bool { return slices.Contains(ids, id) }) {
+			out = append(out, tp)
+		}
+	}
+	return out
+}

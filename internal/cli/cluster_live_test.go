@@ -1,0 +1,288 @@
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/strandline/strandline"
+	"github.com/strandline/strandline/internal/cli"
+	"github.com/strandline/strandline/strandlinetest"
+)
+
+// commands runs the command line against brokers.
+type commands struct {
+	t       *testing.T
+	brokers []string
+}
+
+// run runs one command, which must exit with a code, and returns what it printed.
+func (c commands) run(code int, args ...string) (stdout, stderr string) {
+	c.t.Helper()
+	var out, errs bytes.Buffer
+	got := cli.Run(c.t.Context(), cli.Env{
+		Args:  append(args, "--brokers", strings.Join(c.brokers, ",")),
+		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs,
+	})
+	if got != code {
+		c.t.Fatalf("%v: exit code %d, want %d\n%s%s", args, got, code, &out, &errs)
+	}
+	return out.String(), errs.String()
+}
+
+// want runs a command that must succeed and say something.
+func (c commands) want(part string, args ...string) {
+	c.t.Helper()
+	c.wantCode(0, part, args...)
+}
+
+func (c commands) wantCode(code int, part string, args ...string) {
+	c.t.Helper()
+	out, errs := c.run(code, args...)
+	if !strings.Contains(out+errs, part) {
+		c.t.Errorf("%v does not say %q:\n%s%s", args, part, out, errs)
+	}
+}
+
+// replicas returns the replicas of a topic's partitions, the leaders first.
+func (c commands) replicas(topic string) (all [][]int32) {
+	c.t.Helper()
+	out, _ := c.run(0, "topic", "describe", topic, "--json")
+	var topics []struct {
+		Partitions []struct {
+			Leader   int32
+			Replicas []int32
+			ISR      []int32
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &topics); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, p := range topics[0].Partitions {
+		all = append(all, p.Replicas)
+		if !slices.Contains(p.Replicas, p.Leader) {
+			c.t.Errorf("%s: %d leads of %v", topic, p.Leader, p.Replicas)
+		}
+	}
+	return all
+}
+
+// fill writes records to a topic and returns how many.
+func (c commands) fill(topic string) int {
+	c.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.DefaultProduceTopic(topic))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer cl.Close()
+	const n = 300
+	var records []*kgo.Record
+	for i := range n {
+		records = append(records, &kgo.Record{Key: fmt.Append(nil, i), Value: make([]byte, 1000)})
+	}
+	if err := cl.ProduceSync(c.t.Context(), records...).FirstErr(); err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+// count reads a topic from the start.
+func (c commands) count(topic string) int {
+	c.t.Helper()
+	out, _ := c.run(0, "consume", topic, "--from", "start", "--until", "end", "--format", "%o ")
+	return len(strings.Fields(out))
+}
+
+func TestDrainAndBalance(t *testing.T) {
+	c := commands{t, strandlinetest.StartCluster(t, 4).Addrs()}
+	c.want("orders\t8\t3\t", "topic", "create", "orders", "--partitions", "8", "--durability", "strict")
+	c.wantCode(2, "want strict, balanced or relaxed", "topic", "create", "x", "--durability", "loose")
+	c.wantCode(2, "sets min.insync.replicas=2", "topic", "create", "x", "--durability", "strict", "-c", "min.insync.replicas=1")
+	c.wantCode(1, "was asked for", "topic", "create", "x", "--durability", "balanced", "-r", "2")
+	c.want(`"durability": "strict"`, "topic", "describe", "orders", "--json")
+	n := c.fill("orders")
+
+	// The plan comes first, and nothing is done without --yes.
+	c.want("Nothing was done", "cluster", "drain", "4")
+	out, _ := c.run(0, "cluster", "drain", "4", "--yes", "--json")
+	var report struct {
+		Moves  []any `json:"moves"`
+		Done   bool  `json:"carried_out"`
+		Copied int64 `json:"bytes_to_copy"`
+	}
+	if err := json.Unmarshal([]byte(out), &report); err != nil || !report.Done || len(report.Moves) == 0 || report.Copied == 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i, replicas := range c.replicas("orders") {
+		if slices.Contains(replicas, 4) || len(replicas) != 3 {
+			t.Errorf("orders-%d is at %v", i, replicas)
+		}
+	}
+	c.want("no leaders and no replicas are left there", "cluster", "drain", "4", "--yes")
+	// Nowhere to go: led elsewhere.
+	c.wantCode(1, "8 replicas stay", "cluster", "drain", "3", "4", "--yes")
+	for i, replicas := range c.replicas("orders") {
+		if replicas[0] == 3 {
+			t.Errorf("orders-%d prefers the broker that was drained: %v", i, replicas)
+		}
+	}
+	// Everybody gets a share again.
+	c.want("moves made", "cluster", "balance", "--yes")
+	if got := c.count("orders"); got != n {
+		t.Errorf("%d records of %d are read", got, n)
+	}
+	held := map[int32]int{}
+	for _, replicas := range c.replicas("orders") {
+		for _, id := range replicas {
+			held[id]++
+		}
+	}
+	if held[4] < 4 {
+		t.Errorf("replicas by broker: %v", held)
+	}
+	c.want("Nothing has to move", "cluster", "balance", "--yes")
+	c.wantCode(1, "there is no broker 9", "cluster", "drain", "9")
+	c.wantCode(2, `"x" is no broker's id`, "cluster", "drain", "x")
+	c.wantCode(2, "--throttle", "cluster", "balance", "--throttle", "fast")
+}
+
+func TestVoters(t *testing.T) {
+	cluster := strandlinetest.StartCluster(t, 3)
+	c := commands{t, cluster.Addrs()}
+	for id := 1; id <= 3; id++ {
+		out, _ := c.run(0, "cluster", "describe")
+		if !strings.Contains(out, fmt.Sprintf("%d\t127.0.0.1:", id)) || strings.Count(out, "\ttrue\tvoter\t") != 3 {
+			t.Errorf("cluster describe: %s", out)
+		}
+	}
+	c.want("1,2\t", "cluster", "remove-voter", "3", "--yes")
+	c.wantCode(1, "broker 3 is no voter: voters are 1, 2", "cluster", "remove-voter", "3", "--yes")
+	c.want("an even number", "cluster", "doctor", "--watch", "0")
+	c.wantCode(1, "broker 1 is a voter", "cluster", "unregister", "1", "--yes")
+	c.wantCode(1, "broker 3 is running", "cluster", "unregister", "3", "--yes")
+	// It asks to be let in again, and catches up.
+	c.want("", "cluster", "add", "3", "--yes")
+	out, _ := c.run(0, "cluster", "describe")
+	if strings.Count(out, "\ttrue\tvoter\t") != 3 {
+		t.Errorf("cluster describe: %s", out)
+	}
+	c.wantCode(1, "broker 7 has not joined", "cluster", "add", "7", "--timeout", "1s")
+}
+
+// A single broker with records grows to three, and loses the first.
+func TestGrow(t *testing.T) {
+	start := func(config strandline.Config) *strandline.Server {
+		t.Helper()
+		config.Settings = map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
+		srv, err := strandline.Start(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = srv.Close() }) // Some are closed before.
+		return srv
+	}
+	listen := func() net.Listener {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	dir := t.TempDir()
+	first := start(strandline.Config{DataDir: dir})
+	c := commands{t, []string{first.Addr()}}
+	c.run(0, "topic", "create", "orders", "--partitions", "3")
+	n := c.fill("orders")
+	if out, _ := c.run(0, "consume", "orders", "--group", "g", "-n", "10", "--from", "start"); strings.Count(out, "\n") != 10 {
+		t.Fatalf("consumed %q", out)
+	}
+	c.wantCode(1, "restart it with --cluster-listen", "cluster", "add", "2", "3", "--timeout", "500ms")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l := listen()
+	voters := []strandline.Voter{{NodeID: 1, Address: l.Addr().String()}}
+	first = start(strandline.Config{DataDir: dir, ClusterListener: l})
+	second := start(strandline.Config{NodeID: 2, ClusterListener: listen(), Voters: voters})
+	third := start(strandline.Config{NodeID: 3, ClusterListener: listen(), Voters: voters})
+	c.brokers = []string{first.Addr()}
+	c.wantCode(1, "there would be 2 voters", "cluster", "add", "2", "--yes")
+	c.want("", "cluster", "add", "2", "3", "--replication-factor", "3", "--yes")
+	leads := map[int32]int{}
+	for _, topic := range []string{"orders", "__consumer_offsets"} {
+		for i, replicas := range c.replicas(topic) {
+			leads[replicas[0]]++
+			if len(replicas) != 3 {
+				t.Errorf("%s-%d is at %v", topic, i, replicas)
+			}
+		}
+	}
+	if len(leads) != 3 {
+		t.Errorf("preferred leaders: %v", leads)
+	}
+	c.want("later\t1\t3\t", "topic", "create", "later")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.brokers = []string{second.Addr(), third.Addr()}
+	if got := c.count("orders"); got != n {
+		t.Errorf("%d records of %d are read", got, n)
+	}
+	out, _ := c.run(0, "group", "describe", "g", "--json")
+	if !strings.Contains(out, `"committed": `) || strings.Count(out, `"committed": -1`) > 2 {
+		t.Errorf("the group: %s", out)
+	}
+	c.fill("orders")
+	c.want("broker 1 is down", "cluster", "doctor", "--watch", "0")
+}
+
+// The doctor finds the partition that takes more than its share, and the key.
+func TestDoctorFindsAHotKey(t *testing.T) {
+	c := commands{t, strandlinetest.StartCluster(t, 3).Addrs()}
+	c.run(0, "topic", "create", "orders", "--partitions", "6", "--replication-factor", "3", "-c", "min.insync.replicas=3", "-c",
+		"unclean.leader.election.enable=true")
+	c.run(0, "topic", "create", "lonely", "--replication-factor", "1")
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.DefaultProduceTopic("orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() { // Ends with stop.
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			key := "hot"
+			if i%10 == 0 {
+				key = fmt.Sprint(i)
+			}
+			cl.Produce(t.Context(), &kgo.Record{Key: []byte(key), Value: make([]byte, 100)}, nil)
+			if i%100 == 0 {
+				_ = cl.Flush(t.Context()) // The doctor looks at what was taken.
+			}
+		}
+	}()
+	out, _ := c.run(0, "cluster", "doctor", "--watch", "1s")
+	close(stop)
+	<-done
+	for _, part := range []string{
+		"ok\tbrokers\tall 3 brokers are up", "ok\tvoters\t1, 2, 3 elect the controller",
+		"warning\ttopics\tone replica only, though there are more brokers: lonely",
+		"warning\ttopics\tmin.insync.replicas equals the number of replicas",
+		"(unclean.leader.election.enable): orders", `key "hot" has 9`, "warning\ttraffic\torders-",
+	} {
+		if !strings.Contains(out, part) {
+			t.Errorf("the doctor does not say %q:\n%s", part, out)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// checkCluster looks at what a single broker does not have: others, voters, and a
+// division of the work. On a broker that is alone it finds nothing to say.
+func (d *doctor) checkCluster(ctx context.Context, client *kgo.Client, m kadm.Metadata) {
+	limited, cancel := d.limit(ctx)
+	defer cancel()
+	brokers, err := allBrokers(limited, client)
+	if err != nil {
+		d.say(statusWarning, "brokers", "brokers that are down are not known: "+d.explain(err).message, "")
+	}
+	if len(brokers) < 2 && len(m.Brokers) < 2 {
+		return
+	}
+	d.checkBrokers(brokers, m)
+	q, err := d.quorum(ctx, client)
+	if err != nil {
+		d.say(statusProblem, "voters", "who elects the controller is not known: "+d.explain(err).message,
+			"Without a majority of the voters no topic can be made and no leader moves: start them.")
+	} else {
+		d.checkVoters(q, len(m.Brokers))
+	}
+	d.checkLeaders(m)
+}
+
+// checkBrokers looks for registered brokers that are down.
+func (d *doctor) checkBrokers(brokers []kmsg.DescribeClusterResponseBroker, m kadm.Metadata) {
+	held := map[int32]int{}
+	m.Topics.EachPartition(func(p kadm.PartitionDetail) {
+		for _, id := range p.Replicas {
+			held[id]++
+		}
+	})
+	down := 0
+	for _, b := range brokers {
+		if !b.IsFenced {
+			continue
+		}
+		down++
+		if n := held[b.NodeID]; n > 0 {
+			d.say(statusWarning, "brokers", fmt.Sprintf("broker %d is down, with %s", b.NodeID, plural(n, "replica")),
+				fmt.Sprintf("Start it. If it is lost for good: strandline cluster drain %d", b.NodeID))
+		} else {
+			d.say(statusNote, "brokers", fmt.Sprintf("broker %d is down, and holds nothing", b.NodeID),
+				fmt.Sprintf("If it is gone for good: strandline cluster unregister %d", b.NodeID))
+		}
+	}
+	if down == 0 {
+		d.ok("brokers", "all %s are up", plural(len(brokers), "broker"))
+	}
+}
+
+const (
+	// voterSilent is after how long a voter counts as lost: it says something many
+	// times a second.
+	voterSilent = 5 * time.Second
+	// voterBehind is how many entries a voter may lack.
+	voterBehind = 1000
+)
+
+// checkVoters looks at who elects the controller.
+func (d *doctor) checkVoters(q *describedQuorum, brokers int) {
+	before := len(d.report)
+	var now int64
+	if leader, ok := find(q.Voters, q.Leader); ok {
+		now = leader.LastContact
+	}
+	var lost []int32
+	for _, v := range q.Voters {
+		silence := time.Duration(now-v.LastContact) * time.Millisecond
+		switch {
+		case now > 0 && (v.LastContact < 0 || silence > voterSilent):
+			lost = append(lost, v.ID)
+		case v.Lag > voterBehind:
+			d.say(statusWarning, "voters", fmt.Sprintf("voter %d lacks %s of the metadata", v.ID, plural(v.Lag, "record")),
+				"It is slow, or its disk is: see its log.")
+		}
+	}
+	n := len(q.Voters)
+	if len(lost) > 0 {
+		spare := (n-1)/2 - len(lost)
+		status, more := statusWarning, fmt.Sprintf("%d more can be lost", spare)
+		if spare <= 0 {
+			status, more = statusProblem, "with one more lost nothing can be decided"
+		}
+		d.say(status, "voters", fmt.Sprintf("voter %s is not heard of; %s", numbers(lost), more),
+			fmt.Sprintf("Start it. If its disk is lost: strandline cluster remove-voter %d, and add another", lost[0]))
+	}
+	switch {
+	case n == 1 && brokers > 2:
+		d.say(statusWarning, "voters", fmt.Sprintf("broker %d is the only voter of %s: without it no leader moves",
+			q.Voters[0].ID, plural(brokers, "broker")), "Make two more of them voters: strandline cluster add")
+	case n%2 == 0:
+		d.say(statusWarning, "voters", fmt.Sprintf("voters are %s, an even number: %s", numbers(idsOf(q.Voters)), voteStrength(n)),
+			"strandline cluster add or remove-voter")
+	}
+	if len(d.report) == before {
+		d.ok("voters", "%s elect the controller, which is broker %d: %s", numbers(idsOf(q.Voters)), q.Leader, voteStrength(n))
+	}
+}
+
+// checkLeaders looks whether some brokers lead far more than others.
+func (d *doctor) checkLeaders(m kadm.Metadata) {
+	leads, prefers, holds := map[int32]int{}, map[int32]int{}, map[int32]int{}
+	total, away := 0, 0
+	m.Topics.EachPartition(func(p kadm.PartitionDetail) {
+		if p.Leader < 0 || len(p.Replicas) == 0 {
+			return
+		}
+		total++
+		leads[p.Leader]++
+		prefers[p.Replicas[0]]++
+		if p.Leader != p.Replicas[0] {
+			away++
+		}
+		for _, id := range p.Replicas {
+			holds[id]++
+		}
+	})
+	var ids, empty []int32
+	for _, b := range m.Brokers {
+		ids = append(ids, b.NodeID)
+		if holds[b.NodeID] == 0 {
+			empty = append(empty, b.NodeID)
+		}
+	}
+	slices.Sort(ids)
+	switch {
+	case total == 0:
+	case len(empty) > 0 && total >= len(ids):
+		d.say(statusWarning, "leaders", fmt.Sprintf("broker %s holds no partition at all", numbers(empty)),
+			"Give it a share: strandline cluster balance")
+	case uneven(leads, ids) && uneven(prefers, ids):
+		d.say(statusWarning, "leaders", "leaders are uneven: "+tally(leads, ids), "strandline cluster balance --leaders")
+	case uneven(leads, ids):
+		d.say(statusNote, "leaders", fmt.Sprintf("leaders are uneven for now, with %s led by another replica than they prefer: %s",
+			plural(away, "partition"), tally(leads, ids)), "They go back by themselves, or now: strandline cluster balance --leaders")
+	default:
+		d.ok("leaders", "leaders are even: %s", tally(leads, ids))
+	}
+}
+
+// uneven says whether one broker has half as much again as its share, and two more
+// than another.
+func uneven(counts map[int32]int, ids []int32) bool {
+	if len(ids) == 0 {
+		return false
+	}
+	most, least, sum := 0, 1<<31, 0
+	for _, id := range ids {
+		most, least, sum = max(most, counts[id]), min(least, counts[id]), sum+counts[id]
+	}
+	return most-least >= 2 && 2*most*len(ids) > 3*sum
+}
+
+// tally lists counts by broker.
+func tally(counts map[int32]int, ids []int32) string {
+	text := ""
+	for i, id := range ids {
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("broker %d has %d", id, counts[id])
+	}
+	return text
+}
