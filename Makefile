@@ -43,6 +43,11 @@ fuzz:
 	@for p in $(UNIT); do for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
 	echo "$$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; done; done
 
+# Three nodes on this machine, as one queue, with a live view of who leads what.
+.PHONY: cluster
+cluster: build
+	$(BIN) dev --nodes 3
+
 # Strandline beside Apache Kafka: a table of medians and ratios, in about 20
 # minutes. BENCHFLAGS='-o docs/benchmarks.md' also writes the page.
 .PHONY: bench

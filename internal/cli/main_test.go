@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -23,12 +24,25 @@ import (
 // do: the test's binary becomes strandline.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"strandline": func() {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		context.AfterFunc(ctx, stop)
 		os.Exit(cli.Run(ctx, cli.Env{
 			Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(),
+			Start: startNode,
 		}))
 	}})
+}
+
+// startNode runs a broker of a cluster, as cmd/strandline does.
+func startNode(ctx context.Context, o cli.BrokerOptions) (cli.Broker, error) {
+	c := strandline.Config{
+		DataDir: o.DataDir, Listen: o.Listen, NodeID: o.NodeID, ClusterListen: o.ClusterListen,
+		ClusterAdvertise: o.ClusterAdvertise, Settings: o.Settings, Logger: o.Logger,
+	}
+	for _, v := range o.Voters {
+		c.Voters = append(c.Voters, strandline.Voter{NodeID: v.NodeID, Address: v.Address})
+	}
+	return strandline.Start(ctx, c)
 }
 
 // TestScripts runs testdata/*.txtar. Commands beside those of testscript:

@@ -18,6 +18,7 @@ const defaultBroker = "127.0.0.1:9092"
 const rootLong = `Strandline is a message queue of the log kind that speaks the Kafka protocol.
 
   strandline start                        a complete single-node queue in ./strandline-data
+  strandline dev --nodes 3                three of them on this machine, as one queue
   echo hello | strandline produce greetings
   strandline consume greetings
 
@@ -38,7 +39,7 @@ func newRoot(a *app) *cobra.Command {
 	a.addGlobalFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagFailure)
 	root.AddCommand(
-		newStart(a), newReady(a), newTopic(a), newProduce(a), newConsume(a), newGroup(a), newCluster(a),
+		newStart(a), newDev(a), newReady(a), newTopic(a), newProduce(a), newConsume(a), newGroup(a), newCluster(a),
 		newDoctor(a), newTop(a), newLog(a), newBench(a), newVersion(a),
 	)
 	root.InitDefaultCompletionCmd(a.env.Args...)
