@@ -121,6 +121,13 @@ func (b *Broker) Restart() {
 	}
 }
 
+// RestartWith is Restart with more arguments, which stay.
+func (b *Broker) RestartWith(args ...string) {
+	b.t.Helper()
+	b.args = append(b.args, args...)
+	b.Restart()
+}
+
 // TryRestart is Restart for a start that may fail.
 func (b *Broker) TryRestart() error {
 	args := []string{"start", "--listen", b.Addr, "--data-dir", b.DataDir}
