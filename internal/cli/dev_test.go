@@ -202,8 +202,13 @@ func TestDevOnATerminal(t *testing.T) {
 	readUntil(t, person, "q quit")
 	readUntil(t, person, "3 nodes up in")
 	for _, step := range []struct{ keys, want string }{
-		{"2", "node 2 was killed (killed)"}, {"2", "node 2 starts again"}, {"", "node 2 serves again"},
-		{"p3", "node 3 is frozen"}, {"p3", "node 3 goes on"}, {"s1", "node 1 stopped"}, {"q", "\x1b[?1049l"},
+		{"2", "node 2 was killed (killed)"},
+		{"2", "node 2 starts again"},
+		{"", "node 2 serves again"},
+		{"p3", "node 3 is frozen"},
+		{"p3", "node 3 goes on"},
+		{"s1", "node 1 stopped"},
+		{"q", "\x1b[?1049l"},
 	} {
 		if _, err := person.WriteString(step.keys); err != nil {
 			t.Fatal(err)
