@@ -74,6 +74,12 @@ func (d *clusterDrain) run(ctx context.Context, args []string) error {
 				return err
 			}
 			plan, stuck := s.Drain(brokerIDsOf(ids), d.fewer)
+			lost := s.leaderlessOn(ids)
+			stuck = append(stuck, lost...)
+			if round == 0 && len(lost) > 0 {
+				d.out.warn("%s have no leader to copy them from, and stay: %s. Their records are on brokers that are down: "+
+					"start those", plural(len(lost), "partition"), some(namesOf(lost)))
+			}
 			if len(plan) == 0 && len(s.leaving(ids)) == 0 {
 				if r == nil {
 					r = reportOf(&s.Cluster, nil, stuck)
@@ -110,8 +116,8 @@ func (d *clusterDrain) propose(r *movesReport) error {
 		return err
 	}
 	if len(r.Stuck) > 0 {
-		d.out.remark("%s have as many replicas as there are brokers left, or more, and keep them: %s. "+
-			"Add a broker first, or give --fewer.", plural(len(r.Stuck), "partition"), some(r.Stuck))
+		d.out.remark("%s stay there, because they have as many replicas as there are brokers left, or no leader: %s. "+
+			"For the former add a broker first, or give --fewer.", plural(len(r.Stuck), "partition"), some(r.Stuck))
 	}
 	return d.agree(d.yes, r.question())
 }
@@ -167,10 +173,20 @@ func (s *surveyed) knows(ids []int32) error {
 	return nil
 }
 
+// leaderlessOn are the partitions without a leader that have replicas on brokers.
+func (s *surveyed) leaderlessOn(ids []int32) (out []kafka.TopicPartition) {
+	for _, p := range s.leaderless {
+		if slices.ContainsFunc(p.Replicas, func(id kafka.BrokerID) bool { return slices.Contains(ids, int32(id)) }) {
+			out = append(out, p.TopicPartition)
+		}
+	}
+	return out
+}
+
 // leaving are the partitions on their way off brokers.
 func (s *surveyed) leaving(ids []int32) (out []kafka.TopicPartition) {
 	for tp, p := range s.moving {
-		if slices.ContainsFunc(p.RemovingReplicas, func(id int32) bool { return slices.Contains(ids, id) }) {
+		if s.led[tp] >= 0 && slices.ContainsFunc(p.RemovingReplicas, func(id int32) bool { return slices.Contains(ids, id) }) {
 			out = append(out, tp)
 		}
 	}

@@ -79,7 +79,9 @@ func (m *mover) carryOut(ctx context.Context, s *surveyed, plan moves.Plan) erro
 	defer m.out.progress("")
 	m.waiting = map[kafka.TopicPartition]int64{}
 	for tp := range s.moving {
-		m.waiting[tp] = 0
+		if s.led[tp] >= 0 { // Without a leader nothing is copied.
+			m.waiting[tp] = 0
+		}
 	}
 	m.total, m.moves, m.quiet = plan.Copied(), len(plan), m.now()
 	undo, err := m.limitRate(ctx, s, plan)

@@ -21,6 +21,8 @@ type surveyed struct {
 	moving map[kafka.TopicPartition]kmsg.ListPartitionReassignmentsResponseTopicPartition
 	// led is who leads each partition at the moment.
 	led map[kafka.TopicPartition]int32
+	// leaderless are left out of plans: there is nobody to copy them from.
+	leaderless []moves.Partition
 	// internal are the topics that the brokers keep for themselves.
 	internal map[string]bool
 }
@@ -69,9 +71,12 @@ func (a *app) survey(ctx context.Context, client *kgo.Client, adm *kadm.Client) 
 					return slices.Contains(r.RemovingReplicas, id)
 				})
 			}
-			s.Partitions = append(s.Partitions, moves.Partition{
-				TopicPartition: tp, Replicas: brokerIDsOf(replicas), Bytes: sizes.most(tp),
-			})
+			row := moves.Partition{TopicPartition: tp, Replicas: brokerIDsOf(replicas), Bytes: sizes.most(tp)}
+			if p.Leader < 0 {
+				s.leaderless = append(s.leaderless, row)
+			} else {
+				s.Partitions = append(s.Partitions, row)
+			}
 		}
 	}
 	return s, nil

@@ -88,7 +88,7 @@ func voteStrength(voters int) string {
 	bears := (voters - 1) / 2
 	text := fmt.Sprintf("%s can lose %d and still decide", plural(voters, "voter"), bears)
 	if voters%2 == 0 {
-		text += fmt.Sprintf(", no more than %d could: make them an odd number", voters-1)
+		text += fmt.Sprintf(", as %d would: make them an odd number", voters-1)
 	}
 	return text + "."
 }

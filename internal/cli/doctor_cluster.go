@@ -90,11 +90,11 @@ func (d *doctor) checkVoters(q *describedQuorum, brokers int) {
 	n := len(q.Voters)
 	if len(lost) > 0 {
 		spare := (n-1)/2 - len(lost)
-		status, more := statusWarning, fmt.Sprintf("%d more can be lost", spare)
+		more := fmt.Sprintf("%d more can be lost", spare)
 		if spare <= 0 {
-			status, more = statusProblem, "with one more lost nothing can be decided"
+			more = "with one more lost nothing can be decided"
 		}
-		d.say(status, "voters", fmt.Sprintf("voter %s is not heard of; %s", numbers(lost), more),
+		d.say(statusWarning, "voters", fmt.Sprintf("voter %s is not heard of; %s", numbers(lost), more),
 			fmt.Sprintf("Start it. If its disk is lost: strandline cluster remove-voter %d, and add another", lost[0]))
 	}
 	switch {

@@ -34,7 +34,7 @@ func (s *startFlags) joinCluster() error {
 	if s.cluster == "" && alone {
 		return nil
 	}
-	if len(voters) == 2 {
+	if len(voters) == 2 && self >= 0 { // Who joins may name any that are there.
 		return usagef("--voters names two brokers: with either of them lost, none could decide").
 			hint("Name one, three or five. %s", votersHint)
 	}
