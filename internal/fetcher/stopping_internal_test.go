@@ -25,8 +25,8 @@ func TestFailuresOfAStopAreNoNews(t *testing.T) {
 	defer func() { _ = dir.Close(false) }()
 	id := kafka.TopicIDPartition{ID: kafka.TopicID{1}}
 	p, err := partition.New(partition.Options{Topic: "t", ID: id, Self: 1},
-		func(onDurable func(kafka.Offset), onFailed func(error)) (*commitlog.Log, error) {
-			return dir.Log(id, commitlog.Options{OnDurable: onDurable, OnFailed: onFailed})
+		func(c partition.Callbacks) (*commitlog.Log, error) {
+			return dir.Log(id, commitlog.Options{OnDurable: c.OnDurable, OnFailed: c.OnFailed})
 		})
 	if err != nil {
 		t.Fatal(err)
