@@ -16,8 +16,19 @@ import (
 // kept. A batch that is there already is not written again: the result says
 // Duplicate and where it is.
 //
-// After an error nothing was appended.
+// Batches of a transaction continue one of their producer that is open here; see
+// AppendVerified. After an error nothing was appended.
 func (l *Log) AppendAsLeader(bs []record.Batch, epoch kafka.LeaderEpoch, now time.Time) (AppendInfo, error) {
+	return l.AppendVerified(bs, epoch, Verification{}, now)
+}
+
+// AppendVerified is AppendAsLeader for batches that may begin a transaction here:
+// their coordinator has said that it is open. What it said is held against what the
+// log has seen since, under the lock of the append, so that no transaction begins
+// after its end (KIP-890).
+func (l *Log) AppendVerified(
+	bs []record.Batch, epoch kafka.LeaderEpoch, v Verification, now time.Time,
+) (AppendInfo, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.prepareLocked(bs); err != nil {
@@ -25,7 +36,7 @@ func (l *Log) AppendAsLeader(bs []record.Batch, epoch kafka.LeaderEpoch, now tim
 		return AppendInfo{}, err
 	}
 	nowMs := now.UnixMilli()
-	if info, dup, err := l.checkProducersLocked(bs, nowMs); err != nil || dup {
+	if info, dup, err := l.checkProducersLocked(bs, v, nowMs); err != nil || dup {
 		return info, err
 	}
 	cfg := &l.options.Load().Config
@@ -69,6 +80,7 @@ func (l *Log) AppendAsFollower(bs []record.Batch) error {
 		return err
 	}
 	cfg := &l.options.Load().Config
+	l.w.producers.nowMs = time.Now().UnixMilli()
 	next := l.w.end.nextOffset
 	for _, b := range bs {
 		if base := b.BaseOffset(); base < next {
@@ -79,9 +91,9 @@ func (l *Log) AppendAsFollower(bs []record.Batch) error {
 		}
 		next = b.LastOffset() + 1
 	}
-	for nowMs := time.Now().UnixMilli(); len(bs) > 0; {
+	for len(bs) > 0 {
 		n := fitting(bs, cfg.SegmentBytes)
-		if err := l.appendLocked(bs[:n], cfg, nowMs); err != nil {
+		if err := l.appendLocked(bs[:n], cfg, l.w.producers.nowMs); err != nil {
 			return fmt.Errorf("append to %s at %d: %w", l.id, bs[0].BaseOffset(), err)
 		}
 		bs = bs[n:]
@@ -112,6 +124,11 @@ func (l *Log) prepareLocked(bs []record.Batch) error {
 	if len(bs) == 0 {
 		return errors.New("append: no batch given")
 	}
+	return l.readyLocked()
+}
+
+// readyLocked makes the log ready to append.
+func (l *Log) readyLocked() error {
 	if err := l.writableLocked(); err != nil {
 		return err
 	}
@@ -207,7 +224,9 @@ func (l *Log) noteAppendedLocked(bs []record.Batch, indexInterval int64) {
 		}
 		w.noteBatch(b, indexInterval)
 		l.assignEpochLocked(b.LeaderEpoch(), b.BaseOffset())
-		w.producers.update(b)
+		if b.ProducerID() >= 0 {
+			l.noteProducerLocked(b)
+		}
 		ring.add(w.end)
 	}
 	l.logEnd.Store(int64(w.end.nextOffset))

@@ -47,6 +47,10 @@ const entryNoProducers = 1 << 0
 // copy of one that was.
 const entryGaps = 1 << 1
 
+// entryOpenTxns says that transactions were open at recoveryPoint, so that the
+// producers' state is loaded when the log is opened: readers must not see further.
+const entryOpenTxns = 1 << 2
+
 func newCheckpointEntry() checkpointEntry {
 	return checkpointEntry{
 		segmentBase: kafka.NoOffset, leaderEpoch: kafka.NoLeaderEpoch, epochStart: kafka.NoOffset,

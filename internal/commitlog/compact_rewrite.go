@@ -62,6 +62,13 @@ func (r *Rewrite) Append(b record.Batch) error {
 	return nil
 }
 
+// AppendAborted adds an aborted transaction whose marker is in the new segment, in
+// the order of the markers.
+func (r *Rewrite) AppendAborted(t AbortedTxn) error {
+	r.log.hasAborted.Store(true)
+	return r.segment.txnIndexOf().add(t)
+}
+
 // Size returns the bytes appended so far.
 func (r *Rewrite) Size() int64 { return r.w.end.position }
 
@@ -78,7 +85,7 @@ func (r *Rewrite) flush() error {
 // Abort gives the rewrite up.
 func (r *Rewrite) Abort() {
 	r.segment.release()
-	for _, suffix := range []string{logSuffix, indexSuffix, timeIndexSuffix} {
+	for _, suffix := range []string{logSuffix, indexSuffix, timeIndexSuffix, txnIndexSuffix} {
 		_ = removeFile(r.log.env.fs, r.segment.path(suffix)) // Or at the next start.
 	}
 }
@@ -140,6 +147,9 @@ func (r *Rewrite) store() error {
 	if err := s.storeIndexes(); err != nil {
 		return err
 	}
+	if _, err := s.storeTxnIndex(); err != nil {
+		return err
+	}
 	if err := r.file.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", s.path(logSuffix), err)
 	}
@@ -174,6 +184,11 @@ func (r *Rewrite) claim() ([]*segment, error) {
 		}
 		for _, e := range []*entryFile{&s.offsets, &s.times} {
 			if _, err := e.open(vfs.ReadWrite | vfs.Create); err != nil {
+				return nil, err
+			}
+		}
+		if x := s.aborted.Load(); x != nil {
+			if err := x.keepOpen(); err != nil {
 				return nil, err
 			}
 		}

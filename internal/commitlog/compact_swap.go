@@ -58,7 +58,7 @@ func (r *Rewrite) show(old []*segment) {
 
 // renameAll renames a segment's files from one stage to another, the .log last.
 func renameAll(fsys vfs.FS, dir string, base kafka.Offset, from, to string) error {
-	for _, suffix := range []string{indexSuffix, timeIndexSuffix, logSuffix} {
+	for _, suffix := range []string{indexSuffix, timeIndexSuffix, txnIndexSuffix, logSuffix} {
 		name := fileName(dir, base, suffix)
 		if err := fsys.Rename(name+from, name+to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("rename %s: %w", name+from, err)
@@ -71,7 +71,7 @@ func renameAll(fsys vfs.FS, dir string, base kafka.Offset, from, to string) erro
 // names. It may be called again after a crash in the middle.
 func finishSwap(fsys vfs.FS, dir string, base kafka.Offset, old []kafka.Offset) error {
 	for _, o := range old {
-		for _, suffix := range []string{indexSuffix, timeIndexSuffix, logSuffix} {
+		for _, suffix := range []string{indexSuffix, timeIndexSuffix, txnIndexSuffix, logSuffix} {
 			if err := removeFile(fsys, fileName(dir, o, suffix)); err != nil {
 				return err
 			}

@@ -111,6 +111,10 @@ type Log struct {
 	gapsTo atomic.Int64
 	// epochsDoubted tells that batches disagree with the leader epoch history.
 	epochsDoubted atomic.Bool
+	// stability is how far transactions have ended, and hasAborted tells that some
+	// segment has an index of aborted ones.
+	stability  stability
+	hasAborted atomic.Bool
 
 	mu sync.Mutex // Guards what follows.
 	w  writer
@@ -172,6 +176,7 @@ func newLog(e *env, id kafka.TopicIDPartition) *Log {
 	l.w.largest = timestampOffset{timestamp: noTimestamp}
 	l.w.last.leaderEpoch = kafka.NoLeaderEpoch
 	l.w.rollTimestamp = noTimestamp
+	l.stability.init()
 	return l
 }
 

@@ -22,6 +22,7 @@ const (
 	logSuffix       = ".log"
 	indexSuffix     = ".index"
 	timeIndexSuffix = ".timeindex"
+	txnIndexSuffix  = ".txnindex"
 	snapshotSuffix  = ".snapshot"
 	cleanedSuffix   = ".cleaned"
 	swapSuffix      = ".swap"

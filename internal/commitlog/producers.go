@@ -48,7 +48,7 @@ const (
 
 // checkProducersLocked looks the batches up in the producer state. It returns
 // true if they are in the log already.
-func (l *Log) checkProducersLocked(bs []record.Batch, nowMs int64) (AppendInfo, bool, error) {
+func (l *Log) checkProducersLocked(bs []record.Batch, v Verification, nowMs int64) (AppendInfo, bool, error) {
 	p := &l.w.producers
 	p.nowMs = nowMs
 	for _, b := range bs {
@@ -58,17 +58,19 @@ func (l *Log) checkProducersLocked(bs []record.Batch, nowMs int64) (AppendInfo, 
 		if p.table == nil {
 			p.table = producerstate.New(producerstate.Options{})
 		}
-		v, err := p.table.Check(producerAppend(b))
+		a := producerAppend(b)
+		a.Verified, a.VerifiedAt = v.Verified, v.LogEnd
+		verdict, err := p.table.Check(a)
 		if err != nil {
 			return AppendInfo{}, false, fmt.Errorf("append to %s: %w", l.id, err)
 		}
-		if v.Duplicate {
+		if verdict.Duplicate {
 			info := AppendInfo{
-				BaseOffset: v.BaseOffset, LastOffset: v.LastOffset, LogAppendTimeMs: -1,
+				BaseOffset: verdict.BaseOffset, LastOffset: verdict.LastOffset, LogAppendTimeMs: -1,
 				LogStartOffset: l.LogStartOffset(), Duplicate: true,
 			}
 			if l.options.Load().Config.LogAppendTime {
-				info.LogAppendTimeMs = v.Timestamp
+				info.LogAppendTimeMs = verdict.Timestamp
 			}
 			return info, true, nil
 		}
@@ -85,33 +87,30 @@ func producerAppend(b record.Batch) producerstate.Append {
 	}
 }
 
-// update notes a batch that is in the log. Markers of transactions do not
-// occur yet.
-func (p *producers) update(b record.Batch) {
-	if b.ProducerID() < 0 || b.IsControl() {
-		return
-	}
+// update notes a producer's batch that is in the log, and reports whether it began
+// a transaction.
+func (p *producers) update(b record.Batch) (began bool) {
 	if p.table == nil {
 		p.table = producerstate.New(producerstate.Options{})
 	}
-	p.table.Update(producerAppend(b), p.nowMs)
+	return p.table.Update(producerAppend(b), p.nowMs)
 }
 
 // updateHeader is update for a batch of which only the header was read.
 func (p *producers) updateHeader(h batchHeader) {
 	f := h.producer
-	if f.id < 0 || h.attributes&attributeControl != 0 {
-		return
-	}
 	if p.table == nil {
 		p.table = producerstate.New(producerstate.Options{})
 	}
 	// Compaction may have emptied the batch: its sequences span its offsets.
-	span := int32(h.lastOffset - h.baseOffset)
+	span, last := int32(h.lastOffset-h.baseOffset), record.NoSequence
+	if f.baseSequence >= 0 {
+		last = int32(uint32(f.baseSequence+span) & 0x7fffffff)
+	}
 	p.table.Update(producerstate.Append{
 		ProducerID: f.id, ProducerEpoch: f.epoch,
 		BaseSequence: f.baseSequence,
-		LastSequence: int32(uint32(f.baseSequence+span) & 0x7fffffff),
+		LastSequence: last,
 		BaseOffset:   h.baseOffset, LastOffset: h.lastOffset,
 		MaxTimestamp:  h.maxTimestamp,
 		Transactional: h.attributes&attributeTransactional != 0,
@@ -124,10 +123,8 @@ func (p *producers) empty() bool { return p.table == nil || p.table.Len() == 0 }
 func (l *Log) Producers() ([]producerstate.Entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.w.active == nil && len(*l.segments.Load()) > 0 {
-		if err := l.activateLocked(); err != nil {
-			return nil, err
-		}
+	if err := l.loadProducersLocked(); err != nil {
+		return nil, err
 	}
 	var out []producerstate.Entry
 	if l.w.producers.table != nil {
@@ -194,7 +191,8 @@ func (p *producers) restore(l *Log, i int, at boundary) error {
 		if n < i {
 			limit = segments[n].size.Load()
 		}
-		if err := p.replay(segments[n], from, limit, l.options.Load().Config.IndexIntervalBytes); err != nil {
+		err := p.replay(segments[n], from, limit, l.options.Load().Config.IndexIntervalBytes, nil)
+		if err != nil {
 			return err
 		}
 	}
@@ -215,8 +213,11 @@ func (p *producers) load(l *Log, offset kafka.Offset) (*producerstate.Table, err
 	return table, nil
 }
 
-// replay goes over the headers of a segment below limit, from offset on.
-func (p *producers) replay(s *segment, from kafka.Offset, limit int64, interval int64) error {
+// replay goes over the headers of a segment below limit, from offset on. aborted, if
+// not nil, is called for each transaction that was.
+func (p *producers) replay(
+	s *segment, from kafka.Offset, limit int64, interval int64, aborted func(AbortedTxn),
+) error {
 	f, err := s.open(vfs.ReadOnly)
 	if err != nil {
 		return err
@@ -242,10 +243,47 @@ func (p *producers) replay(s *segment, from kafka.Offset, limit int64, interval 
 		case err != nil:
 			return err
 		}
-		if h.baseOffset >= from {
+		switch {
+		case h.baseOffset < from || h.producer.id < 0:
+		case h.attributes&attributeControl == 0:
 			p.updateHeader(h)
+		default:
+			if err := p.replayMarker(s, f, h, aborted); err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// maxControlBytes is more than any control batch has.
+const maxControlBytes = 4 << 10
+
+// replayMarker reads the control batch at a header.
+func (p *producers) replayMarker(s *segment, f vfs.File, h batchHeader, aborted func(AbortedTxn)) error {
+	if h.sizeBytes > maxControlBytes {
+		return nil // Not ours, and means nothing.
+	}
+	var buf [maxControlBytes]byte
+	if err := readFull(f, buf[:h.sizeBytes], h.position); err != nil {
+		return err
+	}
+	b, _, err := record.Next(buf[:h.sizeBytes])
+	if err == nil {
+		err = b.CheckCRC()
+	}
+	if err != nil {
+		return &CorruptionError{s.path(logSuffix), h.position, err.Error()}
+	}
+	m, commit, ok := markerOf(b)
+	if !ok {
+		return nil
+	}
+	t, ended := p.end(m)
+	if ended && !commit && aborted != nil {
+		t.LastStableOffset = min(p.firstOpen(), t.LastStableOffset)
+		aborted(t)
+	}
+	return nil
 }
 
 // doubtAbove takes the snapshots above an offset from the list and returns them.

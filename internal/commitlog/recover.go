@@ -73,7 +73,7 @@ func (l *Log) listFiles() (logFiles, error) {
 				return files, fmt.Errorf("size of %s: %w", e.Name(), err)
 			}
 			files.segments = append(files.segments, segmentFile{base, info.Size()})
-		case ok && (suffix == indexSuffix || suffix == timeIndexSuffix):
+		case ok && (suffix == indexSuffix || suffix == timeIndexSuffix || suffix == txnIndexSuffix):
 			files.noteIndex(e.Name())
 		case e.Name() == epochName:
 			files.epochs = true
@@ -118,6 +118,10 @@ func recoverLog(e *env, id kafka.TopicIDPartition, r recovery) (*Log, error) {
 	for _, s := range *l.segments.Load() {
 		s.offsets.missing.Store(!files.indexes[fileName("", s.baseOffset, indexSuffix)[1:]])
 		s.times.missing.Store(!files.indexes[fileName("", s.baseOffset, timeIndexSuffix)[1:]])
+		if files.indexes[fileName("", s.baseOffset, txnIndexSuffix)[1:]] {
+			s.aborted.Store(newTxnIndex(s))
+			l.hasAborted.Store(true)
+		}
 	}
 	if segments := *l.segments.Load(); len(segments) > 0 {
 		first := segments[0].baseOffset
@@ -207,11 +211,15 @@ func (l *Log) recoverTail(r recovery) error {
 			return err
 		}
 		if corrupt != nil {
+			if c.flags&entryOpenTxns != 0 {
+				l.stability.reset(0, at.nextOffset) // From where on nobody knows: from the start.
+			}
 			l.freeze(corrupt, i, at)
 			return nil
 		}
 	}
-	if known && i == len(segments)-1 && segments[i].size.Load() == at.position {
+	open := c.flags&entryOpenTxns != 0 // Readers must know from where on.
+	if known && i == len(segments)-1 && segments[i].size.Load() == at.position && !open {
 		segments[i].closeFiles() // Most logs are idle: no file is kept open.
 		l.freezeIfShort(r, i, at)
 		return nil
@@ -450,6 +458,10 @@ func (l *Log) restoreLocked(i int, at boundary, tail tailState) error {
 	if err := w.producers.restore(l, i, at); err != nil {
 		return err
 	}
+	if err := l.cutTxnIndexLocked(i, at); err != nil {
+		return err
+	}
+	l.stability.reset(l.firstOpenLocked(), at.nextOffset)
 	w.active, w.file, w.end, w.writtenBack = s, f, at, at.position
 	w.sinceIndex, w.largest, w.last = tail.sinceIndex, tail.largest, tail.last
 	w.rollTimestamp, w.rollBase = noTimestamp, w.producers.nowMs
@@ -469,7 +481,7 @@ func (l *Log) restoreLocked(i int, at boundary, tail tailState) error {
 // removeSegmentFiles removes a segment's files, the .log last, so that a crash
 // in between leaves a segment and not stray indexes.
 func removeSegmentFiles(fsys vfs.FS, dir string, base kafka.Offset) error {
-	for _, suffix := range []string{indexSuffix, timeIndexSuffix, snapshotSuffix, logSuffix} {
+	for _, suffix := range []string{indexSuffix, timeIndexSuffix, txnIndexSuffix, snapshotSuffix, logSuffix} {
 		err := fsys.Remove(fileName(dir, base, suffix))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove segment: %w", err)

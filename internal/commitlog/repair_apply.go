@@ -115,10 +115,37 @@ func (r *Repair) settle(d *damagedSegment) (*segment, error) {
 	}
 	f, err := s.open(flag)
 	if err == nil {
-		err = f.Sync()
+		err = errors.Join(d.forgetAborted(s, f), f.Sync())
 	}
 	s.closeFiles()
 	return s, err
+}
+
+// forgetAborted has the segment's index of aborted transactions made anew when it is
+// needed, if there may be one: a crash may have left it half written.
+func (d *damagedSegment) forgetAborted(s *segment, f vfs.File) error {
+	if err := s.dropTxnIndex(); err != nil || d.absent {
+		return err
+	}
+	markers := false
+	err := d.good(func(from, to int64) error {
+		w := newHeaderWalk(f, from, to)
+		defer w.close()
+		for {
+			h, err := w.next()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("read %s at position %d: %w", s.path(logSuffix), w.position, err)
+			}
+			markers = markers || h.attributes&attributeControl != 0
+		}
+	})
+	if err != nil || !markers {
+		return err
+	}
+	return s.doubtTxnIndex()
 }
 
 // showRepaired makes the log what the segments are, the last of which is empty.
@@ -130,7 +157,7 @@ func (l *Log) showRepaired(segments []*segment, r *Repair) {
 	}
 	point := newCheckpointEntry()
 	point.recoveryPoint, point.segmentBase, point.logStart = r.End, r.End, r.Start
-	point.cleanedTo, point.flags = l.w.synced.cleanedTo, l.w.synced.flags&entryGaps
+	point.cleanedTo, point.flags = l.w.synced.cleanedTo, l.w.synced.flags&entryGaps|entryOpenTxns
 	l.w.synced, l.knownEnd = point, 0
 	l.w.active, l.w.file, l.w.dirty, l.w.hasDir = nil, nil, nil, true
 	l.w.newFiles, l.w.newDir, l.w.enqueuedEnd = false, false, r.End
@@ -165,6 +192,7 @@ type mender struct {
 	repair    *Repair
 	epoch     kafka.LeaderEpoch // The largest so far,
 	timestamp int64             // and the largest timestamp.
+	markers   bool              // The segment has control batches.
 	builder   *record.Builder
 }
 
@@ -185,7 +213,12 @@ func (m *mender) mend(s *damagedSegment) error {
 		return err
 	}
 	m.repairs = true
-	if err := m.copySegment(s, f); err != nil {
+	m.markers = false
+	err = m.copySegment(s, f)
+	if err == nil && m.markers {
+		err = m.segment.doubtTxnIndex()
+	}
+	if err != nil {
 		m.Abort()
 		return err
 	}
@@ -234,6 +267,7 @@ func (m *mender) copySegment(s *damagedSegment, f vfs.File) error {
 }
 
 func (m *mender) append(b record.Batch) error {
+	m.markers = m.markers || b.IsControl()
 	m.epoch, m.timestamp = max(m.epoch, b.LeaderEpoch()), max(m.timestamp, b.MaxTimestamp())
 	return m.Append(b)
 }

@@ -95,6 +95,7 @@ func (l *Log) removeAllLocked() error {
 	l.publish(nil, nil)
 	w.epochs, w.epochsLoaded, w.epochsDirty = nil, true, true
 	w.producers.table, w.producers.usable = nil, 0
+	l.stability.reset(stable, 0)
 	errs := []error{w.producers.forgetSnapshots(l, func(kafka.Offset) bool { return true })}
 	for _, s := range segments {
 		s.deleted.Store(true)

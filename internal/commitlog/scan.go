@@ -151,7 +151,9 @@ func (l *Log) scanSegmentLocked(s *segment, size int64, nextBase kafka.Offset) (
 		l.readBack.note(b)
 		w.noteBatch(b, interval)
 		l.assignEpochLocked(b.LeaderEpoch(), b.BaseOffset())
-		w.producers.update(b)
+		if b.ProducerID() >= 0 {
+			l.noteProducerLocked(b)
+		}
 	}
 }
 

@@ -301,9 +301,14 @@ func (s *segment) loadLargest(interval int64) (timestampOffset, error) {
 	return timestampOffset{}, fmt.Errorf("largest timestamp of %s is unknown", s.path(logSuffix))
 }
 
-// flushIndexes writes both indexes out, creating the files. The time index goes
-// first: an offset index that is on disk is never ahead of it.
+// flushIndexes writes the indexes out, creating the files. The time index goes
+// before the offset index: one that is on disk is never ahead of it.
 func (s *segment) flushIndexes() error {
+	if x := s.aborted.Load(); x != nil {
+		if err := x.flush(); err != nil {
+			return err
+		}
+	}
 	if err := s.times.flush(); err != nil {
 		return err
 	}
@@ -325,12 +330,12 @@ func (s *segment) storeIndexes() error {
 	return s.offsets.sync()
 }
 
-// dropIndexes forgets both indexes, to make them anew.
+// dropIndexes forgets all indexes, to make them anew.
 func (s *segment) dropIndexes() error {
 	s.offsets.keep(0)
 	s.times.keep(0)
 	s.trustedTo = 0
 	s.indexed.Store(true)
 	return errors.Join(
-		removeFile(s.fs, s.path(indexSuffix)), removeFile(s.fs, s.path(timeIndexSuffix)))
+		removeFile(s.fs, s.path(indexSuffix)), removeFile(s.fs, s.path(timeIndexSuffix)), s.dropTxnIndex())
 }

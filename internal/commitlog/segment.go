@@ -35,6 +35,8 @@ type segment struct {
 	indexed atomic.Bool // The indexes were looked at and may be used.
 	offsets entryFile
 	times   entryFile
+	// aborted is nil in a segment without markers of aborted transactions.
+	aborted atomic.Pointer[txnIndex]
 	// trustedTo is the position below which both indexes are on disk; the log's
 	// lock guards it.
 	trustedTo int64
@@ -111,6 +113,9 @@ func (s *segment) closeFiles() {
 	}
 	_ = s.offsets.close()
 	_ = s.times.close()
+	if x := s.aborted.Load(); x != nil {
+		_ = x.close()
+	}
 }
 
 // open returns the .log file, opening it at its first use.

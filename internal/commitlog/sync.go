@@ -3,6 +3,7 @@ package commitlog
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs"
@@ -33,12 +34,17 @@ func (l *Log) SyncFiles() error {
 	}
 	l.mu.Unlock()
 
-	err := l.syncSegments(dirty, active)
-	full := false
+	named, err := storeTxnIndexes(dirty)
+	full := vfs.IsFull(err)
+	if full {
+		err = nil // The batches are safe; after a crash they say what was aborted.
+	}
+	err = errors.Join(err, l.syncSegments(dirty, active))
+	newFiles = newFiles || named
 	if err == nil && epochs != nil {
 		err = l.env.sparing(func() error { return replaceFile(l.env.fs, l.dir+"/"+epochName, epochs, true) })
-		if full = vfs.IsFull(err); full {
-			err = nil // The batches are safe; after a crash they say which epochs there were.
+		if vfs.IsFull(err) {
+			full, err = true, nil // They say which epochs there were, too.
 		}
 	}
 	if err == nil && newFiles {
@@ -52,7 +58,12 @@ func (l *Log) SyncFiles() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if full {
-		l.w.epochsDirty = true
+		l.w.epochsDirty = l.w.epochsDirty || epochs != nil
+		for _, s := range dirty {
+			if s.storesTxnIndex() {
+				l.w.dirty = append(l.w.dirty, s)
+			}
+		}
 		return nil // So the checkpoint may not leave them behind.
 	}
 	if l.w.truncations == truncations && point.recoveryPoint > l.w.synced.recoveryPoint {
@@ -98,7 +109,8 @@ func (l *Log) isDirty() bool {
 func (l *Log) takenAsSynced() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.w.dirty, l.w.newFiles, l.w.newDir = nil, false, false
+	l.w.dirty = slices.DeleteFunc(l.w.dirty, func(s *segment) bool { return !s.storesTxnIndex() })
+	l.w.newFiles, l.w.newDir = false, false
 }
 
 // takeDirtyLocked hands out the segments that grew, with a reference each.
@@ -112,6 +124,16 @@ func (l *Log) takeDirtyLocked() []*segment {
 	}
 	l.w.dirty = kept
 	return dirty
+}
+
+// storeTxnIndexes makes the indexes of aborted transactions durable, and reports
+// whether there may be new names: nearly always there are no such indexes.
+func storeTxnIndexes(segments []*segment) (named bool, err error) {
+	for _, s := range segments {
+		changed, one := s.storeTxnIndex()
+		named, err = named || changed, errors.Join(err, one)
+	}
+	return named, err
 }
 
 // syncSegments syncs and releases them.
@@ -180,6 +202,9 @@ func (l *Log) pointLocked() checkpointEntry {
 	point.setEpoch(w.epochs)
 	if w.producers.empty() {
 		point.flags |= entryNoProducers
+	}
+	if l.firstOpenLocked() != stable {
+		point.flags |= entryOpenTxns
 	}
 	return point
 }

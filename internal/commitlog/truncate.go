@@ -115,6 +115,9 @@ func (l *Log) lowerCheckpoint(offset kafka.Offset) error {
 	point := newCheckpointEntry()
 	point.logStart, point.cleanedTo = old.logStart, min(old.cleanedTo, offset)
 	point.recoveryPoint, point.flags = offset, old.flags&entryGaps
+	if !l.w.producers.empty() {
+		point.flags |= entryOpenTxns // Perhaps: the next sync of the files says.
+	}
 	if len(segments) > 0 {
 		// The segment is read from its start after a crash.
 		point.segmentBase, point.recoveryPoint = segments[i].baseOffset, min(offset, segments[i].baseOffset)

@@ -179,7 +179,7 @@ func (p *Partition) follow(highWatermark kafka.Offset) {
 	moved := p.raiseLocked(highWatermark)
 	p.progress.mu.Unlock()
 	if moved {
-		p.waiters.advance(highWatermark)
+		p.risen()
 	}
 }
 

@@ -184,6 +184,7 @@ type Partition struct {
 	contact atomic.Pointer[Contact]
 
 	waiters  waiters // For the high watermark.
+	stable   waiters // For the last stable offset.
 	appended waiters // For the log's end: followers.
 	synced   waiters // For the log's synced end: this broker's own fetcher.
 	deleting waiters // For the low watermark: DeleteRecords.
@@ -276,10 +277,6 @@ func (p *Partition) HighWatermark() kafka.Offset {
 	return kafka.Offset(p.highWatermark.Load())
 }
 
-// LastStableOffset returns the first offset that a read_committed consumer may
-// not read yet. Without transactions it is the high watermark.
-func (p *Partition) LastStableOffset() kafka.Offset { return p.HighWatermark() }
-
 // LeaderEpoch returns the epoch of the current leader.
 func (p *Partition) LeaderEpoch() kafka.LeaderEpoch {
 	p.role.RLock()
@@ -305,6 +302,7 @@ func (p *Partition) BecomeLeader(l Leadership, now time.Time) error {
 	p.role.Unlock()
 	switch {
 	case fresh:
+		p.risen()
 		p.wakeAll()
 	case err == nil:
 		p.regrouped(moved)
@@ -317,7 +315,7 @@ func (p *Partition) BecomeLeader(l Leadership, now time.Time) error {
 // ISR: only its fetches bring it in again.
 func (p *Partition) regrouped(moved bool) {
 	if moved {
-		p.waiters.advance(p.HighWatermark())
+		p.risen()
 	}
 	p.appended.wakeAll()
 }
@@ -405,6 +403,7 @@ func (p *Partition) leadNoMoreLocked() {
 // wakeAll wakes everything that waits.
 func (p *Partition) wakeAll() {
 	p.waiters.wakeAll()
+	p.stable.wakeAll()
 	p.appended.wakeAll()
 	p.synced.wakeAll()
 	p.deleting.wakeAll()
@@ -469,27 +468,46 @@ func (p *Partition) Append(bs []record.Batch, acks Acks, now time.Time) (commitl
 func (p *Partition) AppendUnder(
 	believed kafka.LeaderEpoch, bs []record.Batch, acks Acks, now time.Time,
 ) (commitlog.AppendInfo, error) {
+	return p.append(believed, bs, acks, commitlog.Verification{}, now)
+}
+
+func (p *Partition) append(
+	believed kafka.LeaderEpoch, bs []record.Batch, acks Acks, v commitlog.Verification, now time.Time,
+) (commitlog.AppendInfo, error) {
 	p.role.RLock()
 	defer p.role.RUnlock()
-	if err := p.leadsLocked(believed); err != nil {
+	if err := p.appendableLocked(believed, acks); err != nil {
 		return commitlog.AppendInfo{}, err
 	}
-	if acks == AcksAll && p.settings.MinInSync > 1 {
-		if n := p.inSync(); n < p.settings.MinInSync {
-			return commitlog.AppendInfo{}, &NotEnoughReplicasError{InSync: n, Min: p.settings.MinInSync}
-		}
-	}
-	info, err := p.log.AppendAsLeader(bs, p.leaderEpoch, now)
+	info, err := p.log.AppendVerified(bs, p.leaderEpoch, v, now)
 	if err != nil {
 		return info, err
 	}
 	info.LeaderEpoch = p.leaderEpoch
 	p.traffic.noteAppended(bs, info)
+	p.appendedLocked()
+	return info, nil
+}
+
+// appendableLocked tells why nothing may be appended with such acks, if so.
+func (p *Partition) appendableLocked(believed kafka.LeaderEpoch, acks Acks) error {
+	if err := p.leadsLocked(believed); err != nil {
+		return err
+	}
+	if acks == AcksAll && p.settings.MinInSync > 1 {
+		if n := p.inSync(); n < p.settings.MinInSync {
+			return &NotEnoughReplicasError{InSync: n, Min: p.settings.MinInSync}
+		}
+	}
+	return nil
+}
+
+// appendedLocked tells who waits that the leader's log has grown.
+func (p *Partition) appendedLocked() {
 	p.appended.advance(p.log.LogEndOffset())
 	if end := p.log.ReportedEnd(); end > p.HighWatermark() {
 		p.durable(end) // The topic gave the sync up, or it is done already.
 	}
-	return info, nil
 }
 
 // EnoughInSync tells after an append whether acks=all still holds.
@@ -539,7 +557,7 @@ func (p *Partition) durable(end kafka.Offset) {
 	}
 	p.progress.mu.Unlock()
 	if moved {
-		p.waiters.advance(p.HighWatermark())
+		p.risen()
 	}
 	p.synced.advance(p.log.ReportedEnd())
 }

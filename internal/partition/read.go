@@ -43,7 +43,10 @@ const (
 
 // ReadResult is an answer to Read. The caller releases Chunk.
 type ReadResult struct {
-	Chunk            commitlog.Chunk
+	Chunk commitlog.Chunk
+	// Aborted are the aborted transactions that have records in Chunk, for
+	// read_committed readers: who reads skips them, and all control batches.
+	Aborted          []commitlog.AbortedTxn
 	HighWatermark    kafka.Offset
 	LastStableOffset kafka.Offset
 	LogStartOffset   kafka.Offset
@@ -65,7 +68,7 @@ func (p *Partition) Read(o ReadOptions) (ReadResult, error) {
 		return ReadResult{}, err
 	}
 	r := ReadResult{HighWatermark: p.HighWatermark(), LogStartOffset: p.log.LogStartOffset()}
-	r.LastStableOffset = r.HighWatermark
+	r.LastStableOffset = p.log.StableBelow(r.HighWatermark)
 	bound := r.HighWatermark
 	if o.Isolation == ReadCommitted {
 		bound = r.LastStableOffset
@@ -80,6 +83,12 @@ func (p *Partition) Read(o ReadOptions) (ReadResult, error) {
 	}
 	chunk, err := p.log.Read(o.From, o.MaxBytes, bound, o.MinOneBatch)
 	r.Chunk = chunk
+	if o.Isolation == ReadCommitted && err == nil && chunk.Size() > 0 {
+		if r.Aborted, err = p.log.AbortedTxns(o.From, chunk.NextOffset()); err != nil {
+			r.Chunk.Release()
+			r.Chunk = commitlog.Chunk{}
+		}
+	}
 	return r, err
 }
 

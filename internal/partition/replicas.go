@@ -46,7 +46,7 @@ func (p *Partition) readAsReplica(f ReplicaFetch) (r ReadResult, wants bool, err
 	end := p.log.LogEndOffset()
 	r.LogStartOffset, r.LogEndOffset = p.log.LogStartOffset(), end
 	r.HighWatermark = p.HighWatermark()
-	r.LastStableOffset = r.HighWatermark
+	r.LastStableOffset = p.log.StableBelow(r.HighWatermark)
 	// A log that ends in a record of this very epoch is a prefix of this one.
 	if f.LastEpoch != kafka.NoLeaderEpoch && (f.LastEpoch != p.leaderEpoch || f.From > end) {
 		if r.Diverging, err = p.parting(f); err != nil || r.Diverging != nil {
@@ -60,11 +60,11 @@ func (p *Partition) readAsReplica(f ReplicaFetch) (r ReadResult, wants bool, err
 	if err != nil {
 		return r, false, err
 	}
-	r.HighWatermark = p.HighWatermark()
-	r.LastStableOffset = r.HighWatermark
 	if moved {
-		p.waiters.advance(r.HighWatermark)
+		p.risen()
 	}
+	r.HighWatermark = p.HighWatermark()
+	r.LastStableOffset = p.log.StableBelow(r.HighWatermark)
 	p.noteLogStart()
 	may, counts := p.sends(r.Outside, f.Now)
 	if f.From < end && may {

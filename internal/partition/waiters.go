@@ -11,8 +11,9 @@ import (
 // Waker is what a Waiter wakes; it must not block.
 type Waker interface{ Wake() }
 
-// Waiter waits once for an offset of a partition: its high watermark (Wait), its
-// log's end (WaitAppended) or its log's synced end (WaitSynced). It belongs to its
+// Waiter waits once for an offset of a partition: its high watermark (Wait), its last
+// stable offset (WaitStable), its log's end (WaitAppended) or its log's synced end
+// (WaitSynced). It belongs to its
 // caller, which may use it again after it fired or was removed.
 type Waiter struct {
 	waker  Waker
@@ -54,8 +55,9 @@ func (p *Partition) WaitSynced(w *Waiter, waker Waker, target kafka.Offset) bool
 	return p.synced.add(w, waker, target, p.log.ReportedEnd)
 }
 
-// HasReaders reports whether somebody waits for the high watermark.
-func (p *Partition) HasReaders() bool { return p.waiters.any.Load() }
+// HasReaders reports whether somebody waits for the high watermark, or for the last
+// stable offset, which follows it.
+func (p *Partition) HasReaders() bool { return p.waiters.any.Load() || p.stable.any.Load() }
 
 // StopWaiting removes w; it is no error if w has fired.
 func (p *Partition) StopWaiting(w *Waiter) {

@@ -53,6 +53,32 @@ func (e *UnknownProducerError) Error() string {
 		e.ProducerID, e.ProducerEpoch, e.BaseSequence)
 }
 
+// CoordinatorFencedError says that a marker comes from a coordinator that another
+// has taken over from.
+type CoordinatorFencedError struct {
+	ProducerID       kafka.ProducerID
+	CoordinatorEpoch int32 // What the marker has.
+	CurrentEpoch     int32
+}
+
+// Error implements error.
+func (e *CoordinatorFencedError) Error() string {
+	return fmt.Sprintf("producer id %d: coordinator epoch %d is fenced, the current one is %d: "+
+		"another broker coordinates its transactions now", e.ProducerID, e.CoordinatorEpoch, e.CurrentEpoch)
+}
+
+// TransactionStateError says that a batch does not fit the producer's transaction.
+type TransactionStateError struct {
+	ProducerID    kafka.ProducerID
+	ProducerEpoch kafka.ProducerEpoch
+	Reason        string
+}
+
+// Error implements error.
+func (e *TransactionStateError) Error() string {
+	return fmt.Sprintf("producer id %d, epoch %d: %s", e.ProducerID, e.ProducerEpoch, e.Reason)
+}
+
 // SnapshotError says why bytes are not a snapshot.
 type SnapshotError struct {
 	Position int // Into the snapshot.

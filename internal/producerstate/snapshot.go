@@ -37,7 +37,7 @@ func (t *Table) Encode(dst []byte) []byte {
 	dst = be.AppendUint32(dst, 0) // The checksum, below.
 	dst = be.AppendUint32(dst, uint32(len(t.entries)))
 	for e := t.recent.first; e != nil; e = e.links[listRecent].next {
-		newest := batch{lastOffset: kafka.NoOffset, lastSequence: noSequence}
+		newest := batch{lastOffset: e.lastOffset, lastSequence: noSequence}
 		if b := e.newest(); b != nil {
 			newest = *b
 		}
@@ -108,14 +108,11 @@ func Decode(data []byte, options Options, nowMs int64) (*Table, error) {
 // decodeEntry decodes Kafka's entry at a position that is known to hold one.
 func decodeEntry(data []byte, at int, nowMs int64) (*entry, error) {
 	be, p := binary.BigEndian, data[at:at+entrySize]
-	e := &entry{
-		id:               kafka.ProducerID(be.Uint64(p)),
-		epoch:            kafka.ProducerEpoch(be.Uint16(p[8:])),
-		timestamp:        int64(be.Uint64(p[26:])),
-		coordinatorEpoch: int32(be.Uint32(p[34:])),
-		txnFirstOffset:   kafka.Offset(be.Uint64(p[38:])),
-		lastAppendMs:     nowMs,
-	}
+	e := newEntry(kafka.ProducerID(be.Uint64(p)))
+	e.epoch = kafka.ProducerEpoch(be.Uint16(p[8:]))
+	e.timestamp, e.lastAppendMs = int64(be.Uint64(p[26:])), nowMs
+	e.coordinatorEpoch = int32(be.Uint32(p[34:]))
+	e.txnFirstOffset = kafka.Offset(be.Uint64(p[38:]))
 	newest := batch{
 		lastSequence: int32(be.Uint32(p[10:])),
 		lastOffset:   kafka.Offset(be.Uint64(p[14:])),
@@ -127,10 +124,13 @@ func decodeEntry(data []byte, at int, nowMs int64) (*entry, error) {
 			"be negative",
 			e.id, e.epoch, e.txnFirstOffset)
 	}
-	if newest.lastOffset >= 0 {
-		if !newest.valid() {
-			return nil, refuse(at, "producer id %d: its last batch is impossible", e.id)
-		}
+	switch {
+	case newest.lastOffset < 0:
+	case newest.lastSequence == noSequence: // A coordinator's.
+		e.lastOffset = newest.lastOffset
+	case !newest.valid():
+		return nil, refuse(at, "producer id %d: its last batch is impossible", e.id)
+	default:
 		e.remember(newest)
 	}
 	return e, nil

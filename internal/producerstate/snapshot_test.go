@@ -42,7 +42,7 @@ func TestDecodeKafkaSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := producerstate.Entry{
-		ProducerID: 1, ProducerEpoch: 2, LastSequence: 9, LastTimestamp: 0x457,
+		ProducerID: 1, ProducerEpoch: 2, LastSequence: 9, LastOffset: 109, LastTimestamp: 0x457,
 		CoordinatorEpoch: 3, CurrentTxnFirstOffset: -1,
 	}
 	for got := range table.Active {

@@ -259,7 +259,7 @@ func TestTransactions(t *testing.T) {
 	}, 0)
 	check(kafka.NoOffset, false)
 	want := producerstate.Entry{
-		ProducerID: 1, ProducerEpoch: 1, LastSequence: -1, LastTimestamp: 77,
+		ProducerID: 1, ProducerEpoch: 1, LastSequence: -1, LastOffset: -1, LastTimestamp: 77,
 		CoordinatorEpoch: 6, CurrentTxnFirstOffset: -1,
 	}
 	for e := range restore(t, table).Active {

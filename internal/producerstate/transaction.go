@@ -7,7 +7,32 @@ type Marker struct {
 	ProducerID       kafka.ProducerID
 	ProducerEpoch    kafka.ProducerEpoch
 	CoordinatorEpoch int32
+	Offset           kafka.Offset // CheckMarker does not look at it.
 	Timestamp        int64
+	// Bumped says that the producer's epoch rises with each transaction (KIP-890):
+	// the marker has an epoch above that of what it ends. CheckMarker alone looks
+	// at it.
+	Bumped bool
+}
+
+// CheckMarker says whether the leader may append a marker. It changes nothing. The
+// error is *InvalidEpochError or *CoordinatorFencedError.
+//
+// A marker that comes again after an answer was lost is as good as the first, and
+// ends nothing. One that is late, of the transaction before, would end the present
+// one: where the epoch rises with each transaction it is told apart by that.
+func (t *Table) CheckMarker(m Marker) error {
+	e := t.entries[m.ProducerID]
+	switch {
+	case e == nil:
+		return nil
+	case m.ProducerEpoch < e.epoch,
+		m.Bumped && m.ProducerEpoch == e.epoch && e.isOpen():
+		return &InvalidEpochError{m.ProducerID, m.ProducerEpoch, e.epoch}
+	case m.CoordinatorEpoch < e.coordinatorEpoch:
+		return &CoordinatorFencedError{m.ProducerID, m.CoordinatorEpoch, e.coordinatorEpoch}
+	}
+	return nil
 }
 
 // EndTransaction notes a marker that is in the log and returns the offset at
@@ -15,8 +40,8 @@ type Marker struct {
 func (t *Table) EndTransaction(m Marker, nowMs int64) (firstOffset kafka.Offset, ok bool) {
 	e := t.touch(m.ProducerID, nowMs)
 	e.startEpoch(m.ProducerEpoch)
-	e.timestamp, e.coordinatorEpoch = m.Timestamp, m.CoordinatorEpoch
-	if e.txnFirstOffset == kafka.NoOffset {
+	e.timestamp, e.coordinatorEpoch, e.lastMarker = m.Timestamp, m.CoordinatorEpoch, m.Offset
+	if !e.isOpen() {
 		return kafka.NoOffset, false
 	}
 	firstOffset = e.txnFirstOffset
@@ -32,4 +57,45 @@ func (t *Table) FirstOpenOffset() (offset kafka.Offset, ok bool) {
 		return kafka.NoOffset, false
 	}
 	return t.open.first.txnFirstOffset, true
+}
+
+// Ongoing returns where a producer's open transaction began and the epoch it is
+// of; ok is false if it has none.
+func (t *Table) Ongoing(id kafka.ProducerID) (firstOffset kafka.Offset, epoch kafka.ProducerEpoch, ok bool) {
+	e := t.entries[id]
+	if e == nil || !e.isOpen() {
+		return kafka.NoOffset, 0, false
+	}
+	return e.txnFirstOffset, e.epoch, true
+}
+
+// checkTransaction says whether a batch fits the producer's transaction. A
+// transactional batch needs one that is open here, or the word of the coordinator
+// that the partition is part of one; that word was given before the batch came
+// here, and a marker that came in between has ended what it was about (KIP-890).
+func (t *Table) checkTransaction(e *entry, a *Append) error {
+	open := e != nil && e.isOpen()
+	switch {
+	case !a.Transactional && open:
+		return &TransactionStateError{a.ProducerID, a.ProducerEpoch, "all that it writes until its " +
+			"transaction ends must be part of it"}
+	case !a.Transactional || open && e.epoch == a.ProducerEpoch:
+		return nil
+	case open:
+		return &TransactionStateError{a.ProducerID, a.ProducerEpoch, "its transaction of an earlier " +
+			"epoch has not ended here"}
+	case !a.Verified || t.lastMarkerOf(e) >= a.VerifiedAt:
+		return &TransactionStateError{a.ProducerID, a.ProducerEpoch, "the batch is not part of a " +
+			"transaction that the coordinator knows to be open here"}
+	}
+	return nil
+}
+
+// lastMarkerOf returns the offset of a producer's last marker since the table was
+// made, or one that is above it; kafka.NoOffset if there was none.
+func (t *Table) lastMarkerOf(e *entry) kafka.Offset {
+	if e == nil {
+		return t.forgottenMarker
+	}
+	return e.lastMarker
 }

@@ -61,6 +61,8 @@ func errorCodes() map[string]struct {
 		"producerstate.OutOfOrderSequenceError": {&producerstate.OutOfOrderSequenceError{}, kafka.ErrOutOfOrderSequenceNumber},
 		"producerstate.InvalidEpochError":       {&producerstate.InvalidEpochError{}, kafka.ErrInvalidProducerEpoch},
 		"producerstate.UnknownProducerError":    {&producerstate.UnknownProducerError{}, kafka.ErrUnknownProducerID},
+		"producerstate.CoordinatorFencedError":  {&producerstate.CoordinatorFencedError{}, kafka.ErrTransactionCoordinatorFenced},
+		"producerstate.TransactionStateError":   {&producerstate.TransactionStateError{}, kafka.ErrInvalidTxnState},
 		"producerstate.SnapshotError":           {&producerstate.SnapshotError{}, kafka.ErrKafkaStorageError},
 		"record.InvalidError":                   {&record.InvalidError{Reason: record.ReasonTooLarge}, kafka.ErrMessageTooLarge},
 		"record.ErrShort":                       {record.ErrShort, kafka.ErrCorruptMessage},

@@ -31,19 +31,21 @@ func CodeOf(err error) kafka.Code {
 		return kafka.ErrNone
 	}
 	var (
-		coded     *kafka.Error
-		invalid   *record.InvalidError
-		fenced    *partition.FencedEpochError
-		unknown   *partition.UnknownEpochError
-		replicas  *partition.NotEnoughReplicasError
-		outOf     *commitlog.OffsetOutOfRangeError
-		corrupt   *commitlog.CorruptionError
-		tooLarge  *commitlog.BatchTooLargeError
-		disk      *fs.PathError
-		system    syscall.Errno
-		sequence  *producerstate.OutOfOrderSequenceError
-		epoch     *producerstate.InvalidEpochError
-		unknownID *producerstate.UnknownProducerError
+		coded       *kafka.Error
+		invalid     *record.InvalidError
+		fenced      *partition.FencedEpochError
+		unknown     *partition.UnknownEpochError
+		replicas    *partition.NotEnoughReplicasError
+		outOf       *commitlog.OffsetOutOfRangeError
+		corrupt     *commitlog.CorruptionError
+		tooLarge    *commitlog.BatchTooLargeError
+		disk        *fs.PathError
+		system      syscall.Errno
+		sequence    *producerstate.OutOfOrderSequenceError
+		epoch       *producerstate.InvalidEpochError
+		unknownID   *producerstate.UnknownProducerError
+		transaction *producerstate.TransactionStateError
+		coordinator *producerstate.CoordinatorFencedError
 	)
 	switch {
 	case errors.As(err, &coded):
@@ -70,6 +72,10 @@ func CodeOf(err error) kafka.Code {
 		return kafka.ErrInvalidProducerEpoch
 	case errors.As(err, &unknownID):
 		return kafka.ErrUnknownProducerID
+	case errors.As(err, &transaction):
+		return kafka.ErrInvalidTxnState
+	case errors.As(err, &coordinator):
+		return kafka.ErrTransactionCoordinatorFenced
 	case errors.Is(err, partition.ErrNotLeader):
 		return kafka.ErrNotLeaderOrFollower
 	case errors.Is(err, partition.ErrDeleted), errors.Is(err, commitlog.ErrDeleted):
