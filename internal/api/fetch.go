@@ -13,6 +13,11 @@ package api
 // and reads again only those whose high watermark moved. Record bytes are not
 // touched: the writer is handed file ranges.
 //
+// A read_committed consumer reads to the last stable offset and waits for that: an
+// open transaction does not wake it. It is told which transactions with records in
+// the answer were aborted, and leaves those out itself; where none was, it costs what
+// any other does.
+//
 // A consumer that names its rack is sent to a replica in sync that stands in it
 // (KIP-392), and is served by followers that hear from their leader. Followers'
 // fetches are in fetchreplica.go.
@@ -296,6 +301,9 @@ func (r *fetchReply) wait(e *fetchEntry) bool {
 	if r.replica != nil {
 		return r.replica.wait(r, e)
 	}
+	if r.isolation == partition.ReadCommitted {
+		return e.part.WaitStable(&e.waiter, r.wire, e.result.LastStableOffset+1)
+	}
 	return e.part.Wait(&e.waiter, r.wire, e.result.HighWatermark+1)
 }
 
@@ -413,7 +421,7 @@ func (r *fetchReply) encodePartition(w *wire.Writer, e *encoder, en *fetchEntry,
 			e.int64(int64(res.LogStartOffset))
 		}
 		if r.isolation == partition.ReadCommitted {
-			e.arrayLen(0)
+			e.aborted(res.Aborted)
 		} else {
 			e.nullArray()
 		}
@@ -436,6 +444,16 @@ func (r *fetchReply) encodePartition(w *wire.Writer, e *encoder, en *fetchEntry,
 		}
 		w.Chunk(res.Chunk)
 		res.Chunk = commitlog.Chunk{} // The writer's now.
+	}
+}
+
+// aborted writes the aborted transactions of a partition.
+func (e *encoder) aborted(txns []commitlog.AbortedTxn) {
+	e.arrayLen(len(txns))
+	for i := range txns {
+		e.int64(int64(txns[i].ProducerID))
+		e.int64(int64(txns[i].FirstOffset))
+		e.noTags()
 	}
 }
 

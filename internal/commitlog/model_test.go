@@ -27,6 +27,7 @@ type modelBatch struct {
 	producer   kafka.ProducerID
 	sequence   int32
 	epoch      kafka.LeaderEpoch
+	txn        modelTxn
 }
 
 type logModel struct {
@@ -47,6 +48,10 @@ type logModel struct {
 	// ghosts are batches that an earlier crash took. They may come back where
 	// nothing was acknowledged in their place.
 	ghosts []modelBatch
+	// highWatermark is what the log was told; see transactions in model_txn_test.go.
+	highWatermark kafka.Offset
+	exactFrom     kafka.Offset
+	coordinator   int32
 }
 
 // modelEvents fails the test on what must not happen.
@@ -98,7 +103,10 @@ func (m *logModel) build(mb modelBatch, records int) record.Batch {
 		b.Append(mb.timestamp, nil, []byte(mb.value), nil)
 	}
 	if mb.producer >= 0 {
-		b.SetProducer(mb.producer, 0, mb.sequence)
+		b.SetProducer(mb.producer, mb.txn.epoch, mb.sequence)
+	}
+	if mb.txn.part {
+		b.SetTransactional()
 	}
 	batch, _, err := record.Next(append([]byte(nil), b.Build()...))
 	if err != nil {
@@ -139,7 +147,7 @@ func (m *logModel) appendBatch(t *rapid.T) {
 func (m *logModel) retry(t *rapid.T) {
 	for i := len(m.batches) - 1; i >= 0; i-- {
 		mb := m.batches[i]
-		if mb.producer < 0 || mb.last < m.start {
+		if mb.producer < 0 || mb.txn.part || mb.last < m.start {
 			continue
 		}
 		b := m.build(mb, int(mb.last-mb.base)+1)
@@ -162,6 +170,7 @@ func (m *logModel) truncate(t *rapid.T) {
 	m.dropFrom(to)
 	m.safe = min(m.safe, m.end())
 	m.epoch++
+	m.forgetDecided()
 }
 
 // dropFrom removes the batches that reach offset.
@@ -225,6 +234,7 @@ func (m *logModel) crash(t *rapid.T) {
 	}
 	m.safe = got
 	m.epoch++
+	m.forgetDecided()
 }
 
 // dropUnlessThere removes the batches that a crash took, up to where the log ends
@@ -290,6 +300,7 @@ func (m *logModel) reopen(t *rapid.T) {
 	if m.log.LogEndOffset() != m.end() || m.log.LogStartOffset() != m.start {
 		t.Fatalf("log has [%d, %d), want [%d, %d)", m.log.LogStartOffset(), m.log.LogEndOffset(), m.start, m.end())
 	}
+	m.forgetDecided()
 }
 
 // check reads everything and compares.
@@ -427,6 +438,14 @@ func TestLogModel(t *testing.T) {
 			"crash":      m.crash,
 			"reopen":     m.reopen,
 			"times":      m.checkTimestamps,
+			"in txn":     m.appendInTxn,
+			"in txn 2":   m.appendInTxn,
+			"end txn":    m.endTxn,
+			"end txn 2":  m.endTxn,
+			"late":       m.appendLate,
+			"replicate":  m.replicate,
+			"stable":     m.checkStable,
+			"aborted":    m.checkAborted,
 			"epochs":     m.checkEpochs,
 			"":           m.check,
 		})
