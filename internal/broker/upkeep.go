@@ -42,7 +42,7 @@ func (b *Broker) compacted() []cleaner.Target {
 	var targets []cleaner.Target
 	b.partitions.All(func(p *partition.Partition) bool {
 		if p.Log().Config().Compact {
-			targets = append(targets, cleaner.Target{Log: p.Log(), HighWatermark: p.HighWatermark()})
+			targets = append(targets, cleaner.Target{Log: p.Log(), LastStableOffset: p.LastStableOffset()})
 		}
 		return true
 	})

@@ -16,8 +16,9 @@ import (
 // Target is a log that may need compaction.
 type Target struct {
 	Log *commitlog.Log
-	// HighWatermark is the first offset that may still change.
-	HighWatermark kafka.Offset
+	// LastStableOffset is the first offset that may still change, or be part of a
+	// transaction of which it is not known whether it will be committed.
+	LastStableOffset kafka.Offset
 }
 
 // Options are the settings of a Cleaner.
@@ -181,7 +182,7 @@ func (c *Cleaner) Clean(ctx context.Context, t Target, now time.Time) (Stats, er
 
 func (c *Cleaner) clean(ctx context.Context, t Target, now time.Time) (Stats, error) {
 	l, cfg := t.Log, t.Log.Config()
-	segments, err := l.Cleanable(t.HighWatermark)
+	segments, err := l.Cleanable(t.LastStableOffset)
 	if err != nil {
 		return Stats{}, err
 	}

@@ -114,7 +114,7 @@ func readLog(t testing.TB, l *commitlog.Log) content {
 func clean(t testing.TB, l *commitlog.Log, nowMs, dedupeBytes int64) cleaner.Stats {
 	t.Helper()
 	c := cleaner.New(cleaner.Options{DedupeBytes: dedupeBytes})
-	stats, err := c.Clean(t.Context(), cleaner.Target{Log: l, HighWatermark: l.LogEndOffset()}, time.UnixMilli(nowMs))
+	stats, err := c.Clean(t.Context(), cleaner.Target{Log: l, LastStableOffset: l.LogEndOffset()}, time.UnixMilli(nowMs))
 	if err != nil {
 		t.Fatalf("clean: %v", err)
 	}
@@ -338,7 +338,7 @@ func TestEveryOperationOfACompactionFails(t *testing.T) {
 			return err
 		})
 		_, err := cleaner.New(cleaner.Options{DedupeBytes: 1 << 16}).Clean(
-			t.Context(), cleaner.Target{Log: l, HighWatermark: l.LogEndOffset()}, time.UnixMilli(2000))
+			t.Context(), cleaner.Target{Log: l, LastStableOffset: l.LogEndOffset()}, time.UnixMilli(2000))
 		if !hit {
 			if err != nil {
 				t.Fatal(err)
@@ -371,7 +371,7 @@ func TestRunCompactsWhatIsDirty(t *testing.T) {
 		if calls++; calls == 3 {
 			cancel()
 		}
-		return []cleaner.Target{{Log: l, HighWatermark: l.LogEndOffset()}}
+		return []cleaner.Target{{Log: l, LastStableOffset: l.LogEndOffset()}}
 	}})
 	if err := c.Run(ctx); err != nil {
 		t.Fatal(err)

@@ -19,8 +19,11 @@
 //	the last batch of each producer that the log still knows is kept, empty if
 //	need be: it has the producer's last sequence
 //	records without a key are dropped
-//	control batches are kept; transactions come in a later part
-//	the active segment, and what is at or above the high watermark, are never
+//	records of aborted transactions are dropped, and replace none
+//	the marker of a transaction is kept as long as there is a batch of it, and for
+//	delete.retention.ms after the first pass that found none; the last one of a
+//	producer that wrote nothing since is kept
+//	the active segment, and what is at or above the last stable offset, are never
 //	touched
 //	a batch is written anew only after its old CRC was checked
 //

@@ -21,6 +21,7 @@ type pass struct {
 
 	// mapped is where the map of keys ends: records below it may be dropped.
 	mapped       kafka.Offset
+	txns         transactions
 	changed      bool // The segment being written is not what it was.
 	decompressor record.Decompressor
 	builders     [record.CodecZstd + 1]*record.Builder
@@ -29,8 +30,8 @@ type pass struct {
 
 // producerEnd identifies the last batch of a producer.
 type producerEnd struct {
-	epoch    kafka.ProducerEpoch
-	sequence int32
+	epoch      kafka.ProducerEpoch
+	lastOffset kafka.Offset // kafka.NoOffset: none of that epoch but a marker.
 }
 
 // lastSequences returns where each producer that the log knows has got to.
@@ -42,7 +43,7 @@ func lastSequences(l *commitlog.Log) (map[kafka.ProducerID]producerEnd, error) {
 	}
 	ends := make(map[kafka.ProducerID]producerEnd, len(entries))
 	for _, e := range entries {
-		ends[e.ProducerID] = producerEnd{e.ProducerEpoch, e.LastSequence}
+		ends[e.ProducerID] = producerEnd{e.ProducerEpoch, e.LastOffset}
 	}
 	return ends, nil
 }
@@ -104,8 +105,11 @@ func (p *pass) mapKeys(ctx context.Context, segments []commitlog.CleanableSegmen
 }
 
 func (p *pass) mapSegment(s commitlog.CleanableSegment) error {
+	if err := p.txns.begin(p.log, s); err != nil {
+		return err
+	}
 	return p.log.Batches(s.DirtyFrom, s.EndOffset, func(b record.Batch) error {
-		if !b.IsControl() {
+		if !b.IsControl() && !p.txns.aborted.Aborted(b) {
 			if err := p.mapBatch(b); err != nil {
 				return err
 			}
@@ -191,8 +195,11 @@ func (p *pass) fits(w *commitlog.Rewrite, segments []commitlog.CleanableSegment,
 }
 
 func (p *pass) copySegment(w *commitlog.Rewrite, s commitlog.CleanableSegment) error {
+	if err := p.txns.begin(p.log, s); err != nil {
+		return err
+	}
 	return p.log.Batches(max(s.BaseOffset, p.log.LogStartOffset()), s.EndOffset, func(b record.Batch) error {
-		kept, err := p.filter(b)
+		kept, err := p.filter(w, b)
 		if err != nil || kept.IsZero() {
 			return err
 		}
@@ -202,12 +209,16 @@ func (p *pass) copySegment(w *commitlog.Rewrite, s commitlog.CleanableSegment) e
 
 // filter returns what is to be kept of a batch: all of it, a batch with fewer
 // records, or nothing. The result is good until the next call.
-func (p *pass) filter(b record.Batch) (record.Batch, error) {
-	if b.IsControl() || b.BaseOffset() >= p.mapped {
+func (p *pass) filter(w *commitlog.Rewrite, b record.Batch) (record.Batch, error) {
+	if b.IsControl() {
+		return p.filterMarker(w, b)
+	}
+	aborted := p.txns.isAborted(b)
+	if b.BaseOffset() >= p.mapped {
 		return b, nil
 	}
 	horizon, hasHorizon := b.DeleteHorizon()
-	f := filter{keys: p.keys, mapped: p.mapped, expired: hasHorizon && p.nowMs >= horizon}
+	f := filter{keys: p.keys, mapped: p.mapped, expired: hasHorizon && p.nowMs >= horizon, none: aborted}
 	total := 0
 	for r, err := range p.records(b) {
 		if err != nil {
@@ -234,11 +245,15 @@ type filter struct {
 	keys             *offsetMap
 	mapped           kafka.Offset
 	expired          bool // Readers have had their time to see the tombstones.
+	none, all        bool // Of the records stay.
 	kept, tombstones int
 }
 
 // keeps tells whether a record stays, and counts those that do.
 func (f *filter) keeps(r record.Record) bool {
+	if f.none || f.all {
+		return f.all
+	}
 	if r.Offset < f.mapped { // Of later ones, the latest of their key is not known.
 		if r.Key == nil || f.keys.latest(r.Key) > r.Offset || r.Value == nil && f.expired {
 			return false
@@ -251,13 +266,17 @@ func (f *filter) keeps(r record.Record) bool {
 	return true
 }
 
-// endsProducer tells whether the batch has its producer's last sequence.
+// endsProducer tells whether the batch is its producer's last one, with its last
+// sequence, or its last marker, if it wrote nothing after that.
 func (p *pass) endsProducer(b record.Batch) bool {
 	if b.ProducerID() < 0 {
 		return false
 	}
 	end, known := p.producers[b.ProducerID()]
-	return known && end == producerEnd{b.ProducerEpoch(), b.LastSequence()}
+	if end.lastOffset == kafka.NoOffset {
+		return known && b.IsControl() && end.epoch == b.ProducerEpoch()
+	}
+	return known && end.lastOffset == b.LastOffset()
 }
 
 // rebuild makes the batch anew with the records that stay.

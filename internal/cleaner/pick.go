@@ -72,7 +72,7 @@ func (c *Cleaner) forgetGoneLocked(targets []Target) {
 // measure returns how dirty a log is; ratio is zero if that is not enough.
 func measure(t Target, now time.Time) (dirt, error) {
 	cfg := t.Log.Config()
-	segments, err := t.Log.Cleanable(t.HighWatermark)
+	segments, err := t.Log.Cleanable(t.LastStableOffset)
 	if err != nil {
 		return dirt{}, err
 	}

@@ -61,7 +61,7 @@ func runUntilQuiet(t *testing.T, o cleaner.Options, l *commitlog.Log) {
 		if n++; n == looks {
 			cancel()
 		}
-		return []cleaner.Target{{Log: l, HighWatermark: l.LogEndOffset()}}
+		return []cleaner.Target{{Log: l, LastStableOffset: l.LogEndOffset()}}
 	}
 	if err := cleaner.New(o).Run(ctx); err != nil {
 		t.Fatal(err)
