@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -298,8 +299,11 @@ func markersIn(t testing.TB, l *commitlog.Log) (markers, empty int) {
 func TestMarkersAreDropped(t *testing.T) {
 	w := newTxnWriter(t)
 	for i := range 3 {
-		w.write(t, 1, write{key: "a", value: w.value()})
+		w.write(t, 1, write{key: fmt.Sprint("of ", i), value: w.value()})
 		w.end(t, 1, i != 1, true)
+		if i != 1 {
+			w.write(t, -1, write{key: fmt.Sprint("of ", i), tombstone: true})
+		}
 		w.write(t, -1, write{key: "a", value: w.value()})
 	}
 	fill := func() {
@@ -317,6 +321,11 @@ func TestMarkersAreDropped(t *testing.T) {
 	fill()
 	w.clean(t)
 	expect("the pass that drops the records", 3)
+	for offset, x := range readLog(t, w.log).byOffset {
+		if strings.HasSuffix(x, "=value 2") {
+			t.Errorf("aborted record at %d is still there", offset)
+		}
+	}
 	fill()
 	w.clean(t)
 	expect("the pass that finds the markers alone", 3)
