@@ -369,3 +369,44 @@ func TestOpenTransactionsHoldUpCompaction(t *testing.T) {
 		t.Fatalf("latest %v", w.latest)
 	}
 }
+
+// What lies beyond the map of keys stays as it is, aborted or not, and its segment's
+// index says which it is.
+func TestAbortedBeyondTheMap(t *testing.T) {
+	w := newTxnWriter(t)
+	for range 2 { // So that there is something to drop.
+		w.write(t, -1, write{key: "key 0", value: w.value()})
+	}
+	for n := range 2 {
+		var writes []write
+		for i := range 30 {
+			writes = append(writes, write{key: fmt.Sprint("key ", n, i), value: "x"})
+		}
+		b := buildBatch(record.CodecGzip, w.now, writes, -1, 0)
+		info, err := w.log.AppendAsLeader([]record.Batch{b}, 1, time.UnixMilli(w.now))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range writes {
+			w.apply(placed{x, info.BaseOffset + kafka.Offset(i)})
+		}
+	}
+	w.write(t, 1, write{key: "key 0", value: w.value()})
+	w.end(t, 1, false, true)
+	w.write(t, 1, write{key: "key 1", value: w.value()})
+	w.end(t, 1, true, true)
+	if err := w.log.Roll(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		end := w.stable()
+		c := cleaner.New(cleaner.Options{DedupeBytes: 1})
+		if _, err := c.Clean(t.Context(), cleaner.Target{Log: w.log, LastStableOffset: end}, time.UnixMilli(w.now)); err != nil {
+			t.Fatal(err)
+		}
+		newCommittedReader(w).check(t, w)
+	}
+	if w.log.CleanedTo() != w.log.LogEndOffset() {
+		t.Errorf("cleaned to %d of %d", w.log.CleanedTo(), w.log.LogEndOffset())
+	}
+}
