@@ -60,6 +60,9 @@ type Effects struct {
 	Replies []Reply
 	// MinHighWatermark is for a reply that tells of records appended before.
 	MinHighWatermark kafka.Offset
+	// Transaction, if set, says that the records are part of it. The machine is a
+	// Transactional one.
+	Transaction *Transaction
 	// Subject is the machine's own note of what the step was about, for
 	// Rejected.
 	Subject string
@@ -67,12 +70,21 @@ type Effects struct {
 	arena []byte
 }
 
+// Transaction is the producer's transaction that records are part of.
+type Transaction struct {
+	ProducerID    kafka.ProducerID
+	ProducerEpoch kafka.ProducerEpoch
+	// Guard is what the partition gave before the producer was verified, and wants to
+	// see again. It means nothing to the machine.
+	Guard any
+}
+
 // Reset empties the effects and keeps their memory.
 func (fx *Effects) Reset() {
 	clear(fx.Records)
 	clear(fx.Replies)
 	fx.Records, fx.Replies = fx.Records[:0], fx.Replies[:0]
-	fx.MinHighWatermark, fx.Subject = 0, ""
+	fx.MinHighWatermark, fx.Subject, fx.Transaction = 0, "", nil
 	if cap(fx.arena) > maxKeptArena {
 		fx.arena = nil
 	}
@@ -149,3 +161,18 @@ type Clocked interface {
 	// method: deadlines move along. What was written down stays.
 	ClockSet(byMs int64)
 }
+
+// Transactional is a machine whose records may be part of transactions.
+type Transactional interface {
+	Machine
+	// ReplayPending applies a record that counts only when the producer's transaction
+	// is committed. An error means the same as one of Replay.
+	ReplayPending(r Record, producer kafka.ProducerID) error
+	// EndTransaction applies the marker, at an offset, that ends the producer's
+	// transaction. Live as in recovery it comes in the order of the log.
+	EndTransaction(producer kafka.ProducerID, commit bool, marker kafka.Offset)
+}
+
+// Outcome is the response to the host's own step of writing a marker. A Transactional
+// machine refuses it as it does its own responses.
+type Outcome struct{ Code kafka.Code }
