@@ -155,6 +155,11 @@ func (s *Shard) DeleteGroup(c *Context, version int16, id string, fx *shard.Effe
 				g.appendOffsetTombstone(fx, name, p)
 			}
 		}
+		for at := range g.unstable {
+			if _, committed := g.offsets[at.Topic][at.Partition]; !committed {
+				g.appendOffsetTombstone(fx, at.Topic, at.Partition)
+			}
+		}
 		g.appendTombstone(fx)
 	}
 	resp.Groups = append(resp.Groups, r)

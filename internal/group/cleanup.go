@@ -118,7 +118,7 @@ func (s *Shard) cleanGroup(g *group, nowMs int64, fx *shard.Effects) bool {
 		for _, p := range g.partitions(nil, name) {
 			o := g.offsets[name][p]
 			switch {
-			case !s.topicDeleted(name, &o) && !s.offsetExpired(g, &o, nowMs):
+			case !s.topicDeleted(name, &o) && (!s.offsetExpired(g, &o, nowMs) || g.stability(true, name, p) != kafka.ErrNone):
 				left++
 			case len(fx.Records) >= maxTombstones:
 				return false
@@ -127,7 +127,7 @@ func (s *Shard) cleanGroup(g *group, nowMs int64, fx *shard.Effects) bool {
 			}
 		}
 	}
-	if left == 0 && g.state == Empty && len(g.pending) == 0 {
+	if left == 0 && g.state == Empty && len(g.pending) == 0 && len(g.unstable) == 0 {
 		// Nothing is left that anybody could miss.
 		g.appendTombstone(fx)
 	}

@@ -48,23 +48,29 @@ func (s *Shard) commit(
 	nowMs int64, req *kmsg.OffsetCommitRequest, topic topic,
 	p *kmsg.OffsetCommitRequestTopicPartition, fx *shard.Effects,
 ) kafka.Code {
-	metadata := stringOf(p.Metadata)
-	switch {
-	case !topic.has(p.Partition):
-		return kafka.ErrUnknownTopicOrPartition
-	case len(metadata) > min(s.settings.OffsetMetadataMax, maxString):
-		return kafka.ErrOffsetMetadataTooLarge
-	}
 	o := Offset{
 		Offset: kafka.Offset(p.Offset), LeaderEpoch: kafka.LeaderEpoch(p.LeaderEpoch),
-		Metadata: metadata, CommittedMs: nowMs, ExpiresMs: noExpiry, TopicID: topic.id,
+		Metadata: stringOf(p.Metadata), CommittedMs: nowMs, ExpiresMs: noExpiry, TopicID: topic.id,
 	}
 	if req.Version <= 4 && req.RetentionTimeMillis >= 0 {
 		o.ExpiresMs = nowMs + req.RetentionTimeMillis
 	}
+	return s.appendCommit(req.Group, topic, p.Partition, &o, fx)
+}
+
+// appendCommit adds the record of a committed offset, if it may be one.
+func (s *Shard) appendCommit(
+	group string, topic topic, partition int32, o *Offset, fx *shard.Effects,
+) kafka.Code {
+	switch {
+	case !topic.has(partition):
+		return kafka.ErrUnknownTopicOrPartition
+	case len(o.Metadata) > min(s.settings.OffsetMetadataMax, maxString):
+		return kafka.ErrOffsetMetadataTooLarge
+	}
 	fx.Append(
-		func(dst []byte) []byte { return appendOffsetKey(dst, req.Group, topic.name, p.Partition) },
-		func(dst []byte) []byte { return appendOffsetValue(dst, &o) },
+		func(dst []byte) []byte { return appendOffsetKey(dst, group, topic.name, partition) },
+		func(dst []byte) []byte { return appendOffsetValue(dst, o) },
 	)
 	return kafka.ErrNone
 }

@@ -36,8 +36,11 @@
 //	offsets expire only while the group is Empty
 //
 // Deliberately absent: the assignment of partitions (clients do it), the
-// consumer protocol of KIP-848, transactions, and any clock: time is an
-// argument, and what is to happen later is a deadline.
+// consumer protocol of KIP-848, and any clock: time is an argument, and what is to
+// happen later is a deadline.
+//
+// Offsets that are committed in a transaction are part of its batches, and pending
+// until its marker is replayed (see transactions.go).
 //
 // Strings and byte slices that the machine keeps are copies; those in responses
 // may alias the request.

@@ -18,7 +18,7 @@ func (s *Shard) Durable() string {
 	slices.Sort(ids)
 	for _, id := range ids {
 		g := s.groups[id]
-		if g.saved == nil && len(g.offsets) == 0 {
+		if g.saved == nil && len(g.offsets) == 0 && len(g.unstable) == 0 {
 			continue // Soft only.
 		}
 		fmt.Fprintf(&b, "group %s saved=%x\n", id, g.saved)
@@ -27,6 +27,7 @@ func (s *Shard) Durable() string {
 				fmt.Fprintf(&b, "  %s-%d %+v\n", name, p, g.offsets[name][p])
 			}
 		}
+		fmt.Fprintf(&b, "  unstable %v\n", g.unstable) // Maps print in order.
 	}
 	return b.String()
 }
@@ -44,12 +45,40 @@ func (s *Shard) Check() {
 			panic(fmt.Sprintf("group %s: timer at %d is later than the deadline %d", id, g.timer.atMs, next))
 		}
 	}
+	s.checkTransactions()
 	if pending != s.pending {
 		panic("pending members are miscounted")
 	}
 	for i, g := range s.timers {
 		if g.timer.index != i || s.groups[g.id] != g {
 			panic("the queue of timers is broken")
+		}
+	}
+}
+
+// checkTransactions panics if a pending offset and the list of its producer's groups
+// do not agree.
+func (s *Shard) checkTransactions() {
+	for producer, groups := range s.transactions.groups {
+		for id := range groups {
+			if g := s.groups[id]; g == nil || !g.hasPendingOf(producer) {
+				panic("a producer is said to have pending offsets in group " + id)
+			}
+		}
+		if len(groups) == 0 {
+			panic("a producer is listed without groups")
+		}
+	}
+	for id, g := range s.groups {
+		for at, byProducer := range g.unstable {
+			for producer := range byProducer {
+				if !s.transactions.groups[producer][id] {
+					panic("a pending offset of " + at.String() + " is of a producer that is not listed")
+				}
+			}
+			if len(byProducer) == 0 {
+				panic("an unstable partition without a pending offset")
+			}
 		}
 	}
 }
@@ -135,4 +164,22 @@ func showOffset(o Offset) string {
 		s += fmt.Sprintf(" id=%x", o.TopicID[15])
 	}
 	return s
+}
+
+// OffsetOf returns whose offset a record is, as group/partition, and which; kept is
+// false of a tombstone.
+func OffsetOf(key, value []byte) (of string, offset int64, kept bool) {
+	k, err := decodeKey(key)
+	if err != nil || k.kind == kindGroupMetadata {
+		return "", 0, true
+	}
+	of = fmt.Sprintf("%s/%d", k.group, k.partition)
+	if value == nil {
+		return of, 0, false
+	}
+	o, err := decodeOffset(k.kind, value)
+	if err != nil {
+		panic(err)
+	}
+	return of, int64(o.Offset), true
 }

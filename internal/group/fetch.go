@@ -19,15 +19,15 @@ const (
 // OffsetFetch answers versions 1-10 of the request, whose groups must all be of
 // this shard (see FetchGroup). The answer waits until what it tells is committed.
 //
-// RequireStable (KIP-447) asks to be told of offsets in open transactions: there
-// are none without transactions.
+// RequireStable (KIP-447) asks not to be told an offset that an open transaction may
+// replace: UNSTABLE_OFFSET_COMMIT tells the client to ask again.
 func (s *Shard) OffsetFetch(c *Context, req *kmsg.OffsetFetchRequest, fx *shard.Effects) {
 	fx.Subject = req.Group
 	resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
 	fx.Reply(c.Caller, resp)
 	if req.Version >= fetchGroups {
 		for i := range req.Groups {
-			resp.Groups = append(resp.Groups, s.FetchGroup(c, req.Version, &req.Groups[i], fx))
+			resp.Groups = append(resp.Groups, s.FetchGroup(c, req, &req.Groups[i], fx))
 		}
 		return
 	}
@@ -36,11 +36,7 @@ func (s *Shard) OffsetFetch(c *Context, req *kmsg.OffsetFetchRequest, fx *shard.
 		for _, name := range g.topics(c.Topics) {
 			t := kmsg.OffsetFetchResponseTopic{Topic: name}
 			for _, p := range g.partitions(c.Topics, name) {
-				o := g.offset(c.Topics, name, p)
-				t.Partitions = append(t.Partitions, kmsg.OffsetFetchResponseTopicPartition{
-					Partition: p, Offset: int64(o.Offset),
-					LeaderEpoch: int32(o.LeaderEpoch), Metadata: &o.Metadata,
-				})
+				t.Partitions = append(t.Partitions, g.told(c.Topics, name, p, req.RequireStable))
 			}
 			resp.Topics = append(resp.Topics, t)
 		}
@@ -52,21 +48,31 @@ func (s *Shard) OffsetFetch(c *Context, req *kmsg.OffsetFetchRequest, fx *shard.
 		r.Topic = t.Topic
 		r.Partitions = make([]kmsg.OffsetFetchResponseTopicPartition, len(t.Partitions))
 		for k, p := range t.Partitions {
-			o := g.offset(c.Topics, t.Topic, p)
-			r.Partitions[k] = kmsg.OffsetFetchResponseTopicPartition{
-				Partition: p, Offset: int64(o.Offset),
-				LeaderEpoch: int32(o.LeaderEpoch), Metadata: &o.Metadata,
-			}
+			r.Partitions[k] = g.told(c.Topics, t.Topic, p, req.RequireStable)
 		}
+	}
+}
+
+// told is a committed offset as versions below 8 tell it.
+func (g *group) told(
+	topics Topics, topic string, partition int32, stable bool,
+) kmsg.OffsetFetchResponseTopicPartition {
+	o, code := noOffset(), g.stability(stable, topic, partition)
+	if code == kafka.ErrNone {
+		o = g.offset(topics, topic, partition)
+	}
+	return kmsg.OffsetFetchResponseTopicPartition{
+		Partition: partition, Offset: int64(o.Offset), LeaderEpoch: int32(o.LeaderEpoch),
+		Metadata: &o.Metadata, ErrorCode: int16(code),
 	}
 }
 
 // FetchGroup answers for one group of an OffsetFetch request of version 8 or
 // later. The answer may be given when fx.MinHighWatermark is reached.
 func (s *Shard) FetchGroup(
-	c *Context, version int16, req *kmsg.OffsetFetchRequestGroup, fx *shard.Effects,
+	c *Context, all *kmsg.OffsetFetchRequest, req *kmsg.OffsetFetchRequestGroup, fx *shard.Effects,
 ) kmsg.OffsetFetchResponseGroup {
-	byID := version >= fetchTopicIDs
+	byID := all.Version >= fetchTopicIDs
 	resp := kmsg.OffsetFetchResponseGroup{Group: req.Group}
 	g := s.groupToRead(req.Group, fx)
 	if req.Topics == nil {
@@ -77,7 +83,7 @@ func (s *Shard) FetchGroup(
 			}
 			resp.Topics = append(resp.Topics, kmsg.OffsetFetchResponseGroupTopic{
 				Topic: name, TopicID: known.id,
-				Partitions: g.fetched(c.Topics, name, g.partitions(c.Topics, name), kafka.ErrNone),
+				Partitions: g.fetched(c.Topics, name, g.partitions(c.Topics, name), all.RequireStable),
 			})
 		}
 		return resp
@@ -92,17 +98,34 @@ func (s *Shard) FetchGroup(
 			known, code = resolve(c.Topics, "", t.TopicID, true)
 			name = known.name
 		}
-		r.Partitions = g.fetched(c.Topics, name, t.Partitions, code)
+		if code != kafka.ErrNone {
+			r.Partitions = notFetched(t.Partitions, code)
+			continue
+		}
+		r.Partitions = g.fetched(c.Topics, name, t.Partitions, all.RequireStable)
 	}
 	return resp
 }
 
-func (g *group) fetched(
-	topics Topics, topic string, partitions []int32, code kafka.Code,
-) []kmsg.OffsetFetchResponseGroupTopicPartition {
+// notFetched tells of partitions of a topic that is not there.
+func notFetched(partitions []int32, code kafka.Code) []kmsg.OffsetFetchResponseGroupTopicPartition {
 	all := make([]kmsg.OffsetFetchResponseGroupTopicPartition, len(partitions))
 	for i, p := range partitions {
 		o := noOffset()
+		all[i] = kmsg.OffsetFetchResponseGroupTopicPartition{
+			Partition: p, Offset: int64(o.Offset), LeaderEpoch: int32(o.LeaderEpoch),
+			Metadata: &o.Metadata, ErrorCode: int16(code),
+		}
+	}
+	return all
+}
+
+func (g *group) fetched(
+	topics Topics, topic string, partitions []int32, stable bool,
+) []kmsg.OffsetFetchResponseGroupTopicPartition {
+	all := make([]kmsg.OffsetFetchResponseGroupTopicPartition, len(partitions))
+	for i, p := range partitions {
+		o, code := noOffset(), g.stability(stable, topic, p)
 		if code == kafka.ErrNone {
 			o = g.offset(topics, topic, p)
 		}

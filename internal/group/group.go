@@ -57,6 +57,8 @@ type group struct {
 	subscription subscription
 
 	offsets map[string]map[int32]Offset
+	// unstable are offsets that open transactions will commit or not.
+	unstable map[kafka.TopicPartition]map[kafka.ProducerID]Offset
 	// saved is the value of the group's last metadata record, nil if there is
 	// none: what a coordinator that loads the partition will know of the group.
 	saved []byte
@@ -128,7 +130,8 @@ func (r *rebalance) endJoin() {
 
 // void reports whether nothing would be lost if the group were forgotten.
 func (g *group) void() bool {
-	return g.saved == nil && len(g.members) == 0 && len(g.pending) == 0 && len(g.offsets) == 0
+	return g.saved == nil && len(g.members) == 0 && len(g.pending) == 0 && len(g.offsets) == 0 &&
+		len(g.unstable) == 0
 }
 
 // isLeader reports whether the member leads the group.

@@ -23,6 +23,8 @@ func (s *Shard) Handle(c *Context, req kmsg.Request, fx *shard.Effects) {
 		s.LeaveGroup(c, r, fx)
 	case *kmsg.OffsetCommitRequest:
 		s.OffsetCommit(c, r, fx)
+	case *kmsg.TxnOffsetCommitRequest:
+		s.TxnOffsetCommit(c, r, fx)
 	case *kmsg.OffsetFetchRequest:
 		s.OffsetFetch(c, r, fx)
 	case *kmsg.OffsetDeleteRequest:
@@ -46,6 +48,8 @@ func GroupID(req kmsg.Request) (string, bool) {
 	case *kmsg.LeaveGroupRequest:
 		return r.Group, true
 	case *kmsg.OffsetCommitRequest:
+		return r.Group, true
+	case *kmsg.TxnOffsetCommitRequest:
 		return r.Group, true
 	case *kmsg.OffsetFetchRequest:
 		if r.Version < fetchGroups {
@@ -93,6 +97,8 @@ func ErrorResponse(req kmsg.Request, code kafka.Code, message string) kmsg.Respo
 		return joinRefusal(r.Version, code, r.MemberID)
 	case *kmsg.OffsetCommitRequest:
 		commitError(r, resp.(*kmsg.OffsetCommitResponse), code)
+	case *kmsg.TxnOffsetCommitRequest:
+		refuseTxnCommit(r, resp.(*kmsg.TxnOffsetCommitResponse), code)
 	case *kmsg.OffsetFetchRequest:
 		fetchError(r, resp.(*kmsg.OffsetFetchResponse), code)
 	case *kmsg.DeleteGroupsRequest:

@@ -172,6 +172,53 @@ func (c *chaos) commit(*rapid.T) {
 	c.do(req, 9)
 }
 
+func (c *chaos) txnCommit(*rapid.T) {
+	req := kmsg.NewPtrTxnOffsetCommitRequest()
+	req.Group, req.Generation = c.group(), -1
+	req.ProducerID = int64(rapid.IntRange(1, 3).Draw(c.t, "producer"))
+	p := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	p.Partition, p.Offset = int32(rapid.IntRange(0, 2).Draw(c.t, "partition")), int64(len(c.log))
+	req.Topics = []kmsg.TxnOffsetCommitRequestTopic{{
+		Topic: "t", Partitions: []kmsg.TxnOffsetCommitRequestTopicPartition{p},
+	}}
+	c.do(req, 5)
+}
+
+// endTransaction checks that what is told after a commit is the newest of what was
+// committed in any way.
+func (c *chaos) endTransaction(*rapid.T) {
+	producer, commit := kafka.ProducerID(rapid.IntRange(1, 3).Draw(c.t, "producer")), rapid.Bool().Draw(c.t, "commit")
+	if commit {
+		c.learnTransaction(producer)
+	}
+	c.end(producer, commit)
+	c.shard.Check()
+}
+
+// learnTransaction notes what the transaction that is committed now commits: what was
+// appended in it since its last marker, unless something newer was committed since.
+func (c *chaos) learnTransaction(producer kafka.ProducerID) {
+	pending := map[string]int64{}
+	for i := range c.log {
+		e := &c.log[i]
+		key, offset, kept := group.OffsetOf(e.Key, e.Value)
+		switch {
+		case e.ends && e.producer == producer:
+			clear(pending)
+		case e.ends:
+		case e.producer == producer:
+			pending[key] = offset
+		case e.producer == kafka.NoProducerID && !kept:
+			delete(pending, key)
+		}
+	}
+	for key, offset := range pending { // Offsets grow with the log.
+		if before, ok := c.committed[key]; !ok || offset > before {
+			c.committed[key] = offset
+		}
+	}
+}
+
 func (c *chaos) pass(*rapid.T) {
 	ms := rapid.SampledFrom([]int{1, 900, 5_000, 12_000, 400_000}).Draw(c.t, "ms")
 	c.advance(time.Duration(ms) * time.Millisecond)
@@ -231,6 +278,7 @@ func TestChaos(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"join": c.join, "join again": c.join, "sync": c.sync, "sync again": c.sync,
 			"heartbeat": c.heartbeat, "leave": c.leave, "commit": c.commit,
+			"txn commit": c.txnCommit, "end": c.endTransaction,
 			"pass": c.pass, "reject": c.rejectNext, "reload": c.reload, "": c.check,
 		})
 		c.reload(t)

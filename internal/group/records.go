@@ -57,6 +57,8 @@ type Offset struct {
 	CommittedMs int64
 	ExpiresMs   int64         // Set by consumers of before KIP-211 only, else -1.
 	TopicID     kafka.TopicID // Zero in records of before Kafka 4.1.
+
+	at kafka.Offset // Of its record.
 }
 
 func appendOffsetKey(dst []byte, group, topic string, partition int32) []byte {

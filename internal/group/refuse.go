@@ -42,6 +42,7 @@ func (s *Shard) Unloaded(fx *shard.Effects, code kafka.Code) {
 		}
 	}
 	s.groups, s.timers, s.pending = map[string]*group{}, nil, 0
+	s.transactions = transactions{}
 }
 
 // Refuse turns a response of this package into a refusal with code. Errors that
@@ -49,6 +50,8 @@ func (s *Shard) Unloaded(fx *shard.Effects, code kafka.Code) {
 func Refuse(response any, code kafka.Code) {
 	c := int16(code)
 	switch r := response.(type) {
+	case *shard.Outcome:
+		r.Code = code
 	case *kmsg.JoinGroupResponse:
 		if r.ErrorCode == 0 {
 			*r = *joinRefusal(r.Version, code, r.MemberID)
@@ -61,6 +64,12 @@ func Refuse(response any, code kafka.Code) {
 	case *kmsg.LeaveGroupResponse:
 		setCode(&r.ErrorCode, c)
 	case *kmsg.OffsetCommitResponse:
+		for i := range r.Topics {
+			for k := range r.Topics[i].Partitions {
+				setCode(&r.Topics[i].Partitions[k].ErrorCode, c)
+			}
+		}
+	case *kmsg.TxnOffsetCommitResponse:
 		for i := range r.Topics {
 			for k := range r.Topics[i].Partitions {
 				setCode(&r.Topics[i].Partitions[k].ErrorCode, c)

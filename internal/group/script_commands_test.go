@@ -20,8 +20,11 @@ func (w *world) run(a *args) error {
 	req := w.request(a)
 	if req != nil {
 		version := int64(req.MaxVersion())
-		if req.Key() == kmsg.OffsetCommit.Int16() || req.Key() == kmsg.OffsetFetch.Int16() {
-			version = 9 // The last one with topic names.
+		switch kmsg.Key(req.Key()) { // The last ones with topic names.
+		case kmsg.OffsetCommit, kmsg.OffsetFetch:
+			version = 9
+		case kmsg.TxnOffsetCommit:
+			version = 5
 		}
 		req.SetVersion(int16(a.num("version", version)))
 		w.handle(a, req)
@@ -42,6 +45,8 @@ func (w *world) run(a *args) error {
 		w.step(func(fx *shard.Effects) {
 			w.shard.DeleteGroup(w.context(a), int16(a.num("version", 3)), a.str("group", "g"), fx)
 		})
+	case "end": // producer=N, and commit or not.
+		w.end(kafka.ProducerID(a.num("producer", 7)), a.has("commit"))
 	case "advance":
 		w.advance(mustDuration(a.d.CmdArgs[0].Key))
 	case "set-clock":
@@ -162,6 +167,8 @@ func (w *world) request(a *args) kmsg.Request {
 		return leaveRequest(a)
 	case "commit":
 		return commitRequest(a)
+	case "txn-commit":
+		return txnCommitRequest(a)
 	case "fetch":
 		return fetchRequest(a)
 	case "offset-delete":
@@ -269,11 +276,34 @@ func commitRequest(a *args) *kmsg.OffsetCommitRequest {
 	return req
 }
 
+// txnCommitRequest: producer=N, and the rest as of a commit.
+func txnCommitRequest(a *args) *kmsg.TxnOffsetCommitRequest {
+	commit := commitRequest(a)
+	req := kmsg.NewPtrTxnOffsetCommitRequest()
+	req.TransactionalID, req.ProducerID, req.Group = "x", a.num("producer", 7), commit.Group
+	req.Generation, req.MemberID, req.InstanceID = commit.Generation, commit.MemberID, commit.InstanceID
+	for _, t := range commit.Topics {
+		rt := kmsg.TxnOffsetCommitRequestTopic{Topic: t.Topic}
+		if a.num("version", 5) >= 6 {
+			n, _ := strconv.Atoi(t.Topic)
+			rt.Topic, rt.TopicID = "", topicID(byte(n))
+		}
+		for _, p := range t.Partitions {
+			rt.Partitions = append(rt.Partitions, kmsg.TxnOffsetCommitRequestTopicPartition{
+				Partition: p.Partition, Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Metadata: p.Metadata,
+			})
+		}
+		req.Topics = append(req.Topics, rt)
+	}
+	return req
+}
+
 // fetchRequest: partitions=(t-0,t-1), or all offsets without.
 func fetchRequest(a *args) *kmsg.OffsetFetchRequest {
 	req := kmsg.NewPtrOffsetFetchRequest()
 	version := a.num("version", 9)
 	req.Group = a.str("group", "g")
+	req.RequireStable = a.has("stable")
 	g := kmsg.NewOffsetFetchRequestGroup()
 	g.Group = req.Group
 	for _, s := range a.list("partitions") {

@@ -40,6 +40,14 @@ func show(response any) string {
 			}
 		}
 		return "commit " + strings.Join(s, ", ")
+	case *kmsg.TxnOffsetCommitResponse:
+		var s []string
+		for _, t := range r.Topics {
+			for _, p := range t.Partitions {
+				s = append(s, fmt.Sprintf("%s-%d %s", topicName(t.Topic, t.TopicID), p.Partition, code(p.ErrorCode)))
+			}
+		}
+		return "txn-commit " + strings.Join(s, ", ")
 	case *kmsg.OffsetFetchResponse:
 		return showFetch(r)
 	case *kmsg.OffsetDeleteResponse:

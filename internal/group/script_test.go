@@ -47,7 +47,7 @@ type world struct {
 	topics   topics
 	uuids    int
 	nowMs    int64
-	log      []shard.Record
+	log      []entry
 	fx       shard.Effects
 	reject   kafka.Code
 	silent   bool
@@ -66,6 +66,36 @@ func (w *world) newShard() *group.Shard {
 		w.uuids++
 		return [16]byte{14: byte(w.uuids >> 8), 15: byte(w.uuids)}
 	}})
+}
+
+// entry is a record of the log, which may be part of a transaction, or a marker.
+type entry struct {
+	shard.Record
+	producer     kafka.ProducerID // Of the transaction; kafka.NoProducerID without one.
+	ends, commit bool             // Of a marker.
+}
+
+func (e *entry) replay(s *group.Shard) error {
+	switch {
+	case e.ends:
+		s.EndTransaction(e.producer, e.commit, e.Offset)
+		return nil
+	case e.producer != kafka.NoProducerID:
+		return s.ReplayPending(e.Record, e.producer)
+	}
+	return s.Replay(e.Record)
+}
+
+// end ends a producer's transaction.
+func (w *world) end(producer kafka.ProducerID, commit bool) {
+	e := entry{
+		Record:   shard.Record{Offset: kafka.Offset(len(w.log)), TimestampMs: w.nowMs},
+		producer: producer, ends: true, commit: commit,
+	}
+	w.log = append(w.log, e)
+	if err := e.replay(w.shard); err != nil {
+		panic(err)
+	}
 }
 
 // caller is somebody who waits for a reply.
@@ -118,9 +148,14 @@ func (w *world) append(kv shard.KeyValue) {
 	if err != nil {
 		panic(err)
 	}
+	e := entry{Record: r, producer: kafka.NoProducerID}
+	if t := w.fx.Transaction; t != nil {
+		e.producer = t.ProducerID
+		text += fmt.Sprintf(" in the transaction of %d", t.ProducerID)
+	}
 	w.printf("record %d: %s\n", r.Offset, text)
-	w.log = append(w.log, r)
-	if err := w.shard.Replay(r); err != nil {
+	w.log = append(w.log, e)
+	if err := e.replay(w.shard); err != nil {
 		panic(err)
 	}
 }
@@ -152,8 +187,8 @@ func (w *world) advance(d time.Duration) {
 // replayed returns a shard that has loaded the log.
 func (w *world) replayed() *group.Shard {
 	s := w.newShard()
-	for _, r := range w.log {
-		if err := s.Replay(r); err != nil {
+	for i := range w.log {
+		if err := w.log[i].replay(s); err != nil {
 			panic(err)
 		}
 	}

@@ -23,6 +23,7 @@ type Shard struct {
 	timers       timers
 	pending      int // Members that are pending, in all groups.
 	cleanup      cleanup
+	transactions transactions
 	lastAppended kafka.Offset
 }
 
@@ -33,6 +34,8 @@ type Context struct {
 	ClientID   string
 	ClientHost string
 	Topics     Topics // The topics there are; nil if nobody knows.
+	// Guard is the partition's for a TxnOffsetCommit: see shard.Transaction.
+	Guard any
 }
 
 // New returns an empty shard.
@@ -78,16 +81,26 @@ func (s *Shard) replayOffset(k key, r shard.Record) error {
 		g.stateSinceMs = r.TimestampMs
 	}
 	g.lastAppended = r.Offset
+	o.at = r.Offset
+	if partitions := g.offsets[string(k.topic)]; partitions != nil {
+		partitions[k.partition] = o // The usual case, without a copy of the name.
+		return nil
+	}
+	g.set(string(k.topic), k.partition, o)
+	return nil
+}
+
+// set makes an offset the committed one.
+func (g *group) set(topic string, partition int32, o Offset) {
 	if g.offsets == nil {
 		g.offsets = make(map[string]map[int32]Offset, 1)
 	}
-	partitions := g.offsets[string(k.topic)]
+	partitions := g.offsets[topic]
 	if partitions == nil {
 		partitions = make(map[int32]Offset, 1)
-		g.offsets[string(k.topic)] = partitions
+		g.offsets[topic] = partitions
 	}
-	partitions[k.partition] = o
-	return nil
+	partitions[partition] = o
 }
 
 func (s *Shard) forgetOffset(k key, at kafka.Offset) {
@@ -96,6 +109,9 @@ func (s *Shard) forgetOffset(k key, at kafka.Offset) {
 		return
 	}
 	g.lastAppended = at
+	if len(g.unstable) > 0 {
+		s.forgetPendingOffsets(g, kafka.TopicPartition{Topic: string(k.topic), Partition: k.partition})
+	}
 	if partitions := g.offsets[string(k.topic)]; partitions != nil {
 		delete(partitions, k.partition)
 		if len(partitions) == 0 {
