@@ -167,7 +167,7 @@ func (h *host[M]) applyLocked(now time.Time, replies []shard.Reply) []shard.Repl
 	fx := &h.fx
 	until := fx.MinHighWatermark
 	if n := len(fx.Records); n > 0 {
-		last, err := h.writer.write(h.partition, fx.Records, now, h.c.o.MaxBatchBytes)
+		last, err := h.writer.write(h.partition, fx.Records, fx.Transaction, now, h.c.o.MaxBatchBytes)
 		if err != nil {
 			return append(replies, h.rejectLocked(now, err)...)
 		}
@@ -215,9 +215,15 @@ func callerCode(code kafka.Code) kafka.Code {
 
 func (h *host[M]) replayLocked(base kafka.Offset, nowMs int64) {
 	for i, kv := range h.fx.Records {
-		err := h.machine.Replay(shard.Record{
+		r := shard.Record{
 			Key: kv.Key, Value: kv.Value, Offset: base + kafka.Offset(i), TimestampMs: nowMs,
-		})
+		}
+		var err error
+		if t := h.fx.Transaction; t != nil {
+			err = any(h.machine).(shard.Transactional).ReplayPending(r, t.ProducerID)
+		} else {
+			err = h.machine.Replay(r)
+		}
 		if err != nil {
 			panic(fmt.Sprintf("coordinator: a machine cannot read its own record: %v", err))
 		}

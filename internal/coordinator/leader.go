@@ -3,6 +3,7 @@ package coordinator
 import (
 	"time"
 
+	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/record"
@@ -23,6 +24,30 @@ func Leader(p *partition.Partition) Partition { return &leader{p: p, epoch: p.Le
 func (l *leader) Append(bs []record.Batch, now time.Time) (kafka.Offset, error) {
 	info, err := l.p.AppendUnder(l.epoch, bs, partition.AcksAll, now)
 	return info.LastOffset, err
+}
+
+// AppendTxn implements Partition.
+func (l *leader) AppendTxn(bs []record.Batch, guard any, now time.Time) (kafka.Offset, error) {
+	check, _ := guard.(partition.TxnCheck) // Without one the transaction must be open here.
+	info, err := l.p.AppendTxn(l.epoch, bs, partition.AcksAll, check, now)
+	return info.LastOffset, err
+}
+
+// AppendMarker implements Partition.
+func (l *leader) AppendMarker(m commitlog.Marker, now time.Time) (kafka.Offset, error) {
+	if err := l.p.Leads(l.epoch); err != nil {
+		return kafka.NoOffset, err
+	}
+	marked, err := l.p.AppendMarkers([]commitlog.Marker{m}, now)
+	switch {
+	case err != nil:
+		return kafka.NoOffset, err
+	case marked.Refused != nil && marked.Refused[0] != nil:
+		return kafka.NoOffset, marked.Refused[0]
+	case marked.LeaderEpoch != l.epoch:
+		return kafka.NoOffset, &partition.FencedEpochError{Requested: l.epoch, Current: marked.LeaderEpoch}
+	}
+	return marked.End - 1, nil
 }
 
 // Read implements Partition.

@@ -196,11 +196,7 @@ func (l *loader[M]) replay(buf []byte, from kafka.Offset) (kafka.Offset, error) 
 		}
 		buf, next = rest, b.LastOffset()+1
 		if b.IsControl() {
-			continue
-		}
-		if b.IsTransactional() {
-			// Without transactions nobody can tell whether it was committed.
-			l.skip(b.BaseOffset(), errors.New("the batch is part of a transaction"))
+			l.endTransaction(b)
 			continue
 		}
 		for r, err := range b.Records(loadMaxInflated) {
@@ -212,7 +208,7 @@ func (l *loader[M]) replay(buf []byte, from kafka.Offset) (kafka.Offset, error) 
 			if offset < from {
 				continue
 			}
-			l.one(shard.Record{Key: r.Key, Value: r.Value, Offset: offset, TimestampMs: r.Timestamp})
+			l.one(shard.Record{Key: r.Key, Value: r.Value, Offset: offset, TimestampMs: r.Timestamp}, b)
 		}
 	}
 	return next, nil
@@ -221,10 +217,36 @@ func (l *loader[M]) replay(buf []byte, from kafka.Offset) (kafka.Offset, error) 
 // one replays a record. One that the machine cannot read is left out: its
 // checksum is good, so somebody else wrote it, and the rest of the partition
 // must not be unreachable for it.
-func (l *loader[M]) one(r shard.Record) {
+//
+// The record of a transaction is pending, under the producer's id.
+func (l *loader[M]) one(r shard.Record, of record.Batch) {
 	l.records++
-	if err := l.machine.Replay(r); err != nil {
+	var err error
+	machine, transactional := any(l.machine).(shard.Transactional)
+	switch {
+	case !of.IsTransactional():
+		err = l.machine.Replay(r)
+	case transactional:
+		err = machine.ReplayPending(r, of.ProducerID())
+	default:
+		err = errors.New("the batch is part of a transaction")
+	}
+	if err != nil {
 		l.skip(r.Offset, err)
+	}
+}
+
+// endTransaction replays a marker.
+func (l *loader[M]) endTransaction(b record.Batch) {
+	machine, ok := any(l.machine).(shard.Transactional)
+	if !ok {
+		return
+	}
+	switch m, ends, err := b.EndMarker(); {
+	case err != nil:
+		l.skip(b.BaseOffset(), err)
+	case ends:
+		machine.EndTransaction(b.ProducerID(), m.Commit, b.BaseOffset())
 	}
 }
 

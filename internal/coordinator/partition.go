@@ -3,6 +3,7 @@ package coordinator
 import (
 	"time"
 
+	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/record"
 )
@@ -12,6 +13,11 @@ type Partition interface {
 	// Append appends batches as the leader, as for acks=all, and returns the
 	// offset of the last record. The bytes are stamped in place and not kept.
 	Append(bs []record.Batch, now time.Time) (kafka.Offset, error)
+	// AppendTxn is Append for batches that are part of a transaction. The guard is the
+	// partition's own.
+	AppendTxn(bs []record.Batch, guard any, now time.Time) (kafka.Offset, error)
+	// AppendMarker ends a transaction and returns the marker's offset.
+	AppendMarker(m commitlog.Marker, now time.Time) (kafka.Offset, error)
 	// Read appends to dst whole batches that hold the record at from or later
 	// ones, below the high watermark, about maxBytes of them. Nothing appended
 	// means that there is nothing to read yet.

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/coordinator"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/record"
@@ -13,6 +14,8 @@ import (
 var (
 	errNotLeader = errors.New("not the leader")
 	errDiskFull  = errors.New("disk full")
+	// errUnverified refuses records of a transaction that come without its guard.
+	errUnverified = errors.New("not verified")
 )
 
 // fakePartition is a partition in memory whose high watermark the test moves.
@@ -49,6 +52,30 @@ func (p *fakePartition) Append(bs []record.Batch, _ time.Time) (kafka.Offset, er
 		p.raiseLocked(p.end)
 	}
 	return p.end - 1, nil
+}
+
+// AppendTxn wants the guard to be the partition itself.
+func (p *fakePartition) AppendTxn(bs []record.Batch, guard any, now time.Time) (kafka.Offset, error) {
+	if guard != p {
+		return 0, errUnverified
+	}
+	for _, b := range bs {
+		if !b.IsTransactional() {
+			return 0, errUnverified
+		}
+	}
+	return p.Append(bs, now)
+}
+
+func (p *fakePartition) AppendMarker(m commitlog.Marker, now time.Time) (kafka.Offset, error) {
+	data := record.NewBuilder(record.CodecNone, 0).BuildEndMarker(
+		record.MarkedProducer{ID: m.ProducerID, Epoch: m.ProducerEpoch},
+		record.EndMarker{Commit: m.Commit, CoordinatorEpoch: m.CoordinatorEpoch}, now.UnixMilli())
+	b, _, err := record.Next(data)
+	if err != nil {
+		return 0, err
+	}
+	return p.Append([]record.Batch{b}, now)
 }
 
 func (p *fakePartition) Read(dst []byte, from kafka.Offset, maxBytes int) ([]byte, error) {

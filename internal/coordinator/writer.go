@@ -18,14 +18,16 @@ type writer struct {
 // maxKeptBatch bounds the memory a writer keeps.
 const maxKeptBatch = 64 << 10
 
-// write appends the records in one go and returns the offset of the last.
+// write appends the records in one go and returns the offset of the last. They are
+// part of the transaction t, if it is not nil.
 func (w *writer) write(
-	p Partition, records []shard.KeyValue, now time.Time, maxBatchBytes int,
+	p Partition, records []shard.KeyValue, t *shard.Transaction, now time.Time, maxBatchBytes int,
 ) (kafka.Offset, error) {
 	if w.builder == nil {
 		w.builder = record.NewBuilder(record.CodecNone, 0)
 	}
 	w.batches = w.batches[:0]
+	w.begin(t)
 	const overhead = 64 // More than a record's own framing.
 	largest := 0
 	for i := range records {
@@ -41,6 +43,7 @@ func (w *writer) write(
 			if err := w.cut(append([]byte(nil), w.builder.Build()...)); err != nil {
 				return 0, err
 			}
+			w.begin(t)
 		}
 		w.builder.Append(now.UnixMilli(), r.Key, r.Value, nil)
 		largest = max(largest, w.builder.Size())
@@ -48,12 +51,27 @@ func (w *writer) write(
 	if err := w.cut(w.builder.Build()); err != nil {
 		return 0, err
 	}
-	last, err := p.Append(w.batches, now)
+	last, err := w.append(p, t, now)
 	clear(w.batches)
 	if largest > maxKeptBatch {
 		w.builder = nil
 	}
 	return last, err
+}
+
+// begin starts a batch.
+func (w *writer) begin(t *shard.Transaction) {
+	if t != nil {
+		w.builder.SetProducer(t.ProducerID, t.ProducerEpoch, record.NoSequence)
+		w.builder.SetTransactional()
+	}
+}
+
+func (w *writer) append(p Partition, t *shard.Transaction, now time.Time) (kafka.Offset, error) {
+	if t != nil {
+		return p.AppendTxn(w.batches, t.Guard, now)
+	}
+	return p.Append(w.batches, now)
 }
 
 func (w *writer) cut(data []byte) error {

@@ -1,0 +1,49 @@
+package coordinator
+
+import (
+	"fmt"
+
+	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/coordinator/shard"
+)
+
+// Mark ends a transaction in a partition that this broker is the coordinator of, and
+// lets the machine know. The caller gets a *shard.Outcome when the marker is committed,
+// or when nobody here can tell any more; an error says that it was not written.
+func (c *Coordinator[M]) Mark(partition int32, m commitlog.Marker, to shard.Caller) error {
+	h := c.host(partition)
+	if h == nil {
+		return c.notCoordinator(partition)
+	}
+	return h.mark(m, to)
+}
+
+func (h *host[M]) mark(m commitlog.Marker, to shard.Caller) error {
+	h.mu.Lock()
+	if err := h.readyLocked(); err != nil {
+		h.mu.Unlock()
+		return err
+	}
+	if h.parked.len() >= h.c.o.MaxParked {
+		h.mu.Unlock()
+		return h.busy()
+	}
+	now := h.c.o.Now()
+	offset, err := h.partition.AppendMarker(m, now)
+	if err != nil {
+		h.mu.Unlock()
+		return fmt.Errorf("append a marker to %s-%d: %w", h.c.o.Topic, h.number, err)
+	}
+	if machine, ok := any(h.machine).(shard.Transactional); ok {
+		machine.EndTransaction(m.ProducerID, m.Commit, offset)
+	}
+	h.fx.Reset()
+	h.fx.WaitFor(offset)
+	h.fx.Reply(to, new(shard.Outcome))
+	var scratch [4]shard.Reply
+	replies := h.applyLocked(now, scratch[:0])
+	replies = h.settleLocked(replies)
+	h.mu.Unlock()
+	send(replies)
+	return nil
+}
