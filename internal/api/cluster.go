@@ -54,6 +54,8 @@ func (c *ClusterTable) Rows(further ...wire.API) map[int16]wire.API {
 		{kmsg.AddRaftVoter, 0, 1, unary(m, c.services.addRaftVoter)},
 		{kmsg.RemoveRaftVoter, 0, 0, unary(m, c.services.removeRaftVoter)},
 		{kmsg.OffsetForLeaderEpoch, 2, 4, unary(m, c.services.offsetForLeaderEpoch)},
+		{kmsg.AddPartitionsToTxn, 4, 5, beside(c, c.services.addPartitionsToTxn)},
+		{kmsg.WriteTxnMarkers, 1, 2, beside(c, c.services.writeTxnMarkers)},
 	}
 	for key, first := range decided() {
 		c.services.errors.add(key)
@@ -97,6 +99,26 @@ func (c *ClusterTable) decide(ctx context.Context, w *wire.Request) wire.Respons
 		r.complete(resp, err)
 	})
 	return r
+}
+
+// beside makes a handler of a function that waits: it runs beside the connection, on
+// which many clients' requests come.
+func beside[T any, P message[T]](
+	c *ClusterTable, answer func(context.Context, *wire.Request, P) kmsg.Response,
+) func(context.Context, *wire.Request) wire.Response {
+	return func(ctx context.Context, w *wire.Request) wire.Response {
+		req := P(new(T))
+		give, err := c.memory.read(ctx, w, req)
+		if err != nil {
+			return badRequest(w, err)
+		}
+		r := &laterReply{wire: w, memory: c.memory}
+		c.underway.Go(func() { // Bounded by what a connection may have under way; see Wait.
+			defer give()
+			r.complete(answer(ctx, w, req), nil)
+		})
+		return r
+	}
 }
 
 // Wait returns when no decision is under way. The listener has stopped by then.

@@ -48,6 +48,7 @@ func (s *Services) apiVersions(_ context.Context, _ *wire.Request, req *kmsg.Api
 	resp := &kmsg.ApiVersionsResponse{Version: req.Version}
 	resp.Default()
 	resp.ApiKeys = s.versions
+	announceFeatures(resp)
 	if req.Version >= 5 {
 		resp.ErrorCode = int16(s.checkIdentity(req))
 	}
@@ -268,15 +269,19 @@ func (s *Services) coordinatorOf(ctx context.Context, kind int8, key string) kms
 		out.ErrorCode, out.ErrorMessage = int16(code), ptr(message)
 		return out
 	}
+	find := s.Groups.BrokerOf
 	switch {
+	case kind == transactionCoordinator && key == "":
+		return refuse(kafka.ErrInvalidRequest, "the transactional id is empty: name it")
 	case kind == transactionCoordinator:
-		return refuse(kafka.ErrUnsupportedVersion, transactionsRefused)
+		find = s.Transactions.BrokerOf
 	case kind != groupCoordinator:
-		return refuse(kafka.ErrInvalidRequest, "coordinators of this kind are not offered here: ask for a group's (type 0)")
+		return refuse(kafka.ErrInvalidRequest, "coordinators of this kind are not offered here: ask for that of a group "+
+			"(type 0) or of a transactional id (type 1)")
 	case key == "":
 		return refuse(kafka.ErrInvalidGroupID, "the group id is empty: name the group")
 	}
-	leader, err := s.Groups.BrokerOf(ctx, key)
+	leader, err := find(ctx, key)
 	if err != nil {
 		code := codeOf(err)
 		if code.Retriable() {

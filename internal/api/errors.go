@@ -5,10 +5,6 @@ import (
 	"github.com/strandline/strandline/internal/refusal"
 )
 
-// transactionsRefused is told to clients that ask for transactions.
-const transactionsRefused = "this broker offers idempotent producers but no transactions: " +
-	"leave transactional.id unset"
-
 // codeOf and messageOf are what clients are told: see package refusal, which is
 // the one place that knows.
 func codeOf(err error) kafka.Code { return refusal.CodeOf(err) }

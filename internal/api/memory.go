@@ -38,7 +38,7 @@ const (
 func isWide(key kmsg.Key) bool {
 	switch key {
 	case kmsg.Metadata, kmsg.DescribeConfigs, kmsg.DescribeGroups, kmsg.ListGroups, kmsg.OffsetFetch,
-		kmsg.DescribeLogDirs, kmsg.DescribeProducers, kmsg.DescribeTopicPartitions:
+		kmsg.DescribeLogDirs, kmsg.DescribeProducers, kmsg.DescribeTopicPartitions, kmsg.DescribeTransactions, kmsg.ListTransactions:
 		return true
 	}
 	return false

@@ -4,6 +4,7 @@ package api
 //
 //	v3  record batch v2 only (KIP-896 floor)    v8  record errors (KIP-467)
 //	v9  flexible   v10 current leader in the answer (KIP-951)
+//	v11 TRANSACTION_ABORTABLE   v12 partitions join transactions by it (KIP-890)
 //	v13 topics by id (KIP-516)
 //
 // The request is read in place (producebody.go), so that no count that a stranger
@@ -11,6 +12,8 @@ package api
 // A batch is validated outside of any lock, appended in the order in which its
 // request was read from the connection, and answered in that order: at once for
 // acks=1, when the high watermark has passed it for acks=all, never for acks=0.
+// A batch of a transaction is appended only when its coordinator has said that the
+// partition is part of the transaction (producetxn.go).
 // The answer waits in the connection's write loop while the next request is
 // appended, so pipelining costs nothing.
 //
@@ -74,6 +77,9 @@ type produceReply struct {
 	topics   []producedTopic
 	results  []produced
 	batches  []record.Batch // Scratch.
+	// transactionalID aliases the frame; txn is of requests that have one.
+	transactionalID string
+	txn             *producedTransaction
 	// waiting counts down: results[waiting:] are settled. The last appended is
 	// waited for first, because the committer reports logs in the order of
 	// their appends: when it is through, the others are too.
@@ -82,7 +88,7 @@ type produceReply struct {
 	waitedOn *partition.Partition
 }
 
-func (h *produceAPI) handle(_ context.Context, w *wire.Request) wire.Response {
+func (h *produceAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
 	r, _ := h.pool.Get().(*produceReply)
 	if r == nil {
 		r = &produceReply{}
@@ -92,10 +98,14 @@ func (h *produceAPI) handle(_ context.Context, w *wire.Request) wire.Response {
 	if err := r.read(w.Body); err != nil {
 		return badRequest(w, err)
 	}
+	if r.transactionalID != "" {
+		r.join(ctx)
+	}
 	now := h.s.Now()
 	for i := range r.topics {
-		r.appendTopic(&r.topics[i], now)
+		r.appendTopic(ctx, &r.topics[i], now)
 	}
+	r.transactionalID, r.txn = "", nil
 	w.Release() // Everything is in the page cache; the buffer is free.
 	if r.acks == partition.AcksNone {
 		return r.finishUnanswered()
@@ -140,7 +150,7 @@ func (r *produceReply) finishUnanswered() wire.Response {
 	return nil
 }
 
-func (r *produceReply) appendTopic(t *producedTopic, now time.Time) {
+func (r *produceReply) appendTopic(ctx context.Context, t *producedTopic, now time.Time) {
 	topic, code := r.handler.s.resolve(t.name, t.id, r.version >= 13)
 	unknown := ""
 	if code != kafka.ErrNone {
@@ -151,14 +161,15 @@ func (r *produceReply) appendTopic(t *producedTopic, now time.Time) {
 		if code != kafka.ErrNone {
 			out.code, out.message = code, unknown
 		} else {
-			r.appendPartition(topic, now, out)
+			r.appendPartition(ctx, topic, now, i)
 		}
 		out.records = nil
 	}
 	t.name = topic.Name
 }
 
-func (r *produceReply) appendPartition(topic *topics.View, now time.Time, out *produced) {
+func (r *produceReply) appendPartition(ctx context.Context, topic *topics.View, now time.Time, i int) {
+	out := &r.results[i]
 	p := topic.Partition(out.index)
 	err := r.parse(out.records, topic, now)
 	switch {
@@ -167,6 +178,8 @@ func (r *produceReply) appendPartition(topic *topics.View, now time.Time, out *p
 		return
 	case topic.Internal:
 		err = topic.Writable()
+	case err == nil && r.txn != nil:
+		out.info, err = r.appendTxn(ctx, p, i, now)
 	case err == nil:
 		out.info, err = p.Append(r.batches, r.acks, now)
 	}
@@ -200,9 +213,6 @@ func (r *produceReply) parse(data []byte, topic *topics.View, now time.Time) err
 		}
 		if err := record.ValidateProduced(b, limits); err != nil {
 			return err
-		}
-		if b.IsTransactional() {
-			return &kafka.Error{Code: kafka.ErrInvalidTxnState, Message: transactionsRefused}
 		}
 		r.batches, data = append(r.batches, b), rest
 	}

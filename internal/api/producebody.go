@@ -32,7 +32,7 @@ type bodyReader struct {
 func (r *produceReply) read(body []byte) error {
 	in := bodyReader{src: body, flexible: r.version >= 9}
 	r.topics, r.results = r.topics[:0], r.results[:0]
-	in.nullableString()
+	r.transactionalID = in.nullableString()
 	r.acks = partition.Acks(in.int16())
 	r.timeout = time.Duration(max(in.int32(), 0)) * time.Millisecond
 	for range in.arrayLen() {

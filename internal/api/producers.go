@@ -1,6 +1,6 @@
 package api
 
-// InitProducerId, versions 0-5 (idempotent producers only), and
+// InitProducerId, versions 0-5 (with a transactional id: see transactions.go), and
 // DescribeProducers, version 0.
 //
 //	v2 flexible   v3 producer id and epoch to go on with (KIP-360)
@@ -13,21 +13,18 @@ import (
 
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/txn"
 	"github.com/strandline/strandline/internal/wire"
 )
 
 func (s *Services) initProducerID(
 	ctx context.Context, _ *wire.Request, req *kmsg.InitProducerIDRequest,
 ) kmsg.Response {
+	if req.TransactionalID != nil {
+		return s.askTransaction(ctx, req, txn.Context{})
+	}
 	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
 	resp.ProducerID, resp.ProducerEpoch = -1, -1
-	if req.TransactionalID != nil {
-		// The protocol has no room for words here; the log says them.
-		s.Logger.Warn("transactional producer refused", "transactional_id", *req.TransactionalID,
-			"reason", transactionsRefused)
-		resp.ErrorCode = int16(kafka.ErrUnsupportedVersion)
-		return resp
-	}
 	id, err := s.Control.NextProducerID(ctx)
 	if err != nil {
 		s.Logger.Warn("no producer id to give", "error", err)

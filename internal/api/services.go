@@ -23,6 +23,7 @@ import (
 
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/coordinator/groups"
+	"github.com/strandline/strandline/internal/coordinator/transactions"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
@@ -38,12 +39,15 @@ type Services struct {
 	Topics     *topics.Directory
 	Control    Control
 	Groups     *groups.Coordinator
-	Quorum     Quorum
-	Peers      Peers // The way to other brokers; nil on a broker that is alone.
-	Disk       Disk
-	Broker     func() *config.Broker // The broker's settings as they are now.
-	Now        func() time.Time
-	Logger     *slog.Logger
+	// Transactions is the transaction coordinator, and Markers what writes markers here.
+	Transactions *transactions.Coordinator
+	Markers      Markers
+	Quorum       Quorum
+	Peers        Peers // The way to other brokers; nil on a broker that is alone.
+	Disk         Disk
+	Broker       func() *config.Broker // The broker's settings as they are now.
+	Now          func() time.Time
+	Logger       *slog.Logger
 	// Reach is told what clients do, to find those that cannot reach the address
 	// they were told; nil for nobody.
 	Reach Reach

@@ -163,10 +163,21 @@ func tryInitProducerID(k *talk) {
 	if first.ProducerID < 0 || first.ProducerID == second.ProducerID {
 		k.t.Errorf("ids %d and %d", first.ProducerID, second.ProducerID)
 	}
-	id := "tx"
+	id := k.name("tx")
 	req := kmsg.NewPtrInitProducerIDRequest()
-	req.TransactionalID = &id
-	k.answers(req, kafka.ErrUnsupportedVersion)
+	req.TransactionalID, req.TransactionTimeoutMillis = &id, 60_000
+	mine := k.works(req).(*kmsg.InitProducerIDResponse)
+	k.equal("epoch", mine.ProducerEpoch, int16(0))
+	again := k.works(req).(*kmsg.InitProducerIDResponse)
+	k.equal("producer", [2]int64{again.ProducerID, int64(again.ProducerEpoch)}, [2]int64{mine.ProducerID, 1})
+	if k.version >= 3 {
+		req.ProducerID, req.ProducerEpoch = mine.ProducerID, 0
+		fenced := kafka.ErrInvalidProducerEpoch
+		if k.version >= 4 {
+			fenced = kafka.ErrProducerFenced
+		}
+		k.answers(req, fenced)
+	}
 }
 
 func tryDescribeProducers(k *talk) {

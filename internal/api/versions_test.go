@@ -106,6 +106,11 @@ func tries() map[kmsg.Key]func(*talk) {
 		kmsg.DescribeGroups: tryDescribeGroups, kmsg.ListGroups: tryListGroups,
 		kmsg.DeleteGroups: tryDeleteGroups,
 
+		kmsg.AddPartitionsToTxn: tryAddPartitionsToTxn, kmsg.AddOffsetsToTxn: tryAddOffsetsToTxn,
+		kmsg.EndTxn: tryEndTxn, kmsg.WriteTxnMarkers: tryWriteTxnMarkers,
+		kmsg.TxnOffsetCommit: tryTxnOffsetCommit, kmsg.DescribeTransactions: tryDescribeTransactions,
+		kmsg.ListTransactions: tryListTransactions,
+
 		kmsg.ElectLeaders: tryElectLeaders, kmsg.AlterPartitionAssignments: tryAlterReassignments,
 		kmsg.ListPartitionReassignments: tryListReassignments, kmsg.DescribeQuorum: tryDescribeQuorum,
 		kmsg.UnregisterBroker: tryUnregisterBroker, kmsg.AddRaftVoter: tryAddRaftVoter,

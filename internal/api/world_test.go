@@ -17,6 +17,7 @@ import (
 	"github.com/strandline/strandline/internal/controlplane"
 	"github.com/strandline/strandline/internal/coordinator"
 	"github.com/strandline/strandline/internal/coordinator/groups"
+	"github.com/strandline/strandline/internal/coordinator/transactions"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
@@ -25,6 +26,7 @@ import (
 	"github.com/strandline/strandline/internal/quorum"
 	"github.com/strandline/strandline/internal/refusal"
 	"github.com/strandline/strandline/internal/topics"
+	"github.com/strandline/strandline/internal/txn"
 	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 	"github.com/strandline/strandline/internal/wire"
@@ -47,6 +49,8 @@ type world struct {
 	partitions *partition.Table
 	applier    *partition.Applier
 	groups     *coordinator.Coordinator[*group.Shard]
+	txns       *coordinator.Coordinator[*txn.Shard]
+	markers    *transactions.Sender
 	topics     *topics.Directory
 	services   *api.Services
 	table      map[int16]wire.API
@@ -145,6 +149,8 @@ func (w *world) start() {
 	}
 	run(&below, func() error { return w.disk.Run(ctx) })
 	run(&serving, func() error { return w.groups.Run(above) })
+	run(&serving, func() error { return w.txns.Run(above) })
+	run(&serving, func() error { return w.markers.Run(above) })
 	run(&serving, func() error { return server.Run(above) })
 	w.t.Cleanup(func() {
 		stopAbove()
@@ -204,6 +210,7 @@ func (w *world) open(logger *slog.Logger) {
 		Topics: w.topics,
 		Broker: w.plane.BrokerConfig, Now: time.Now, Logger: logger,
 	}
+	w.openTransactions(logger)
 	w.plane.Attach(w)
 	w.plane.OnImage(func(_, _ *metadata.Image, d metadata.Delta) {
 		w.applier.Apply(d)
@@ -247,6 +254,9 @@ func (w *world) configure(t *metadata.Topic) (commitlog.Config, partition.Settin
 func (w *world) led(p *partition.Partition) {
 	if p.Topic() == metadata.OffsetsTopic {
 		w.groups.Lead(p.ID().Partition, coordinator.Leader(p))
+	}
+	if p.Topic() == metadata.TransactionsTopic {
+		w.txns.Lead(p.ID().Partition, coordinator.Leader(p))
 	}
 }
 

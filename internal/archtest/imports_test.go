@@ -41,7 +41,7 @@ func mayImport() map[string][]string {
 		"internal/certs/certstest": in("certs"),
 		"internal/reach":           nil,
 		"internal/api": in("auth", "commitlog", "config", "controller", "controlplane", "coordinator",
-			"coordinator/groups", "coordinator/shard", "group", "isr", "kafka", "metadata", "partition",
+			"coordinator/groups", "coordinator/shard", "coordinator/transactions", "group", "isr", "kafka", "metadata", "partition",
 			"producerstate", "quorum", "quota", "reach", "record", "refusal", "topics", "txn", "wire"),
 		"internal/httpapi": in("auth", "commitlog", "config", "controller", "controlplane",
 			"coordinator", "coordinator/groups", "coordinator/shard", "durability", "group", "idempotency", "kafka",
@@ -59,9 +59,11 @@ func mayImport() map[string][]string {
 			"quorum", "record"),
 		"internal/coordinator/groups": in("config", "coordinator", "coordinator/shard", "group", "kafka",
 			"metadata"),
+		"internal/coordinator/transactions": in("commitlog", "config", "coordinator", "coordinator/shard", "kafka",
+			"metadata", "partition", "txn"),
 		"internal/insync":            in("isr", "kafka", "partition"),
 		"internal/fetcher":           in("commitlog", "kafka", "metadata", "netx", "partition", "record"),
-		"internal/coordinator":       in("coordinator/shard", "kafka", "metadata", "partition", "record"),
+		"internal/coordinator":       in("commitlog", "coordinator/shard", "kafka", "metadata", "partition", "record"),
 		"internal/coordinator/shard": in("kafka"),
 		"internal/partition":         in("commitlog", "isr", "journal", "kafka", "metadata", "record"),
 		"internal/controlplane":      in("config", "controller", "kafka", "metadata"),
@@ -158,7 +160,7 @@ func TestFranzGoStaysAtTheEdge(t *testing.T) {
 	messages := []string{
 		"internal/wire", "internal/api", "internal/httpapi", "internal/fetcher", "internal/group",
 		"internal/txn", "internal/controller", "internal/controlplane", "internal/cli", "internal/session", "internal/topics",
-		"internal/coordinator/groups", "internal/peer", "internal/insync",
+		"internal/coordinator/groups", "internal/coordinator/transactions", "internal/peer", "internal/insync",
 	}
 	for _, s := range product(t) {
 		if within(s.dir(), "test") {

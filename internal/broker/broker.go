@@ -9,7 +9,8 @@
 //	     |        |              |
 //	     v        v              v
 //	partition   coordinator   controlplane
-//	     |        | (groups)     |
+//	     |        | (groups,     |
+//	     |        |  txns)       |
 //	     v        v              v
 //	commitlog <--+            quorum (Raft)
 //	     |  journal              |
@@ -49,6 +50,7 @@ import (
 	"github.com/strandline/strandline/internal/controlplane"
 	"github.com/strandline/strandline/internal/coordinator"
 	"github.com/strandline/strandline/internal/coordinator/groups"
+	"github.com/strandline/strandline/internal/coordinator/transactions"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/httpapi"
 	"github.com/strandline/strandline/internal/kafka"
@@ -60,6 +62,7 @@ import (
 	"github.com/strandline/strandline/internal/refusal"
 	"github.com/strandline/strandline/internal/session"
 	"github.com/strandline/strandline/internal/topics"
+	"github.com/strandline/strandline/internal/txn"
 	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/wire"
 )
@@ -113,6 +116,10 @@ type Broker struct {
 	reach          *doorbell
 	api            *api.Services
 	groups         *coordinator.Coordinator[*group.Shard]
+	txns           *coordinator.Coordinator[*txn.Shard]
+	// transactions is the coordinator of transactions, markers what it sends.
+	transactions *transactions.Coordinator
+	markers      *transactions.Sender
 	// coordinator and topics are what requests of both protocols go through.
 	coordinator *groups.Coordinator
 	sessions    *session.Sessions
@@ -226,6 +233,7 @@ func (b *Broker) openParts() error {
 		Topic: metadata.OffsetsTopic, CodeOf: refusal.CodeOf, Now: b.now, Logger: b.log,
 		New: b.newGroups, WriteTimeout: b.settings().OffsetsCommitTimeout,
 	})
+	b.openTransactions()
 	s := b.settings()
 	b.cleaner = cleaner.New(cleaner.Options{
 		Targets: b.compacted, Threads: int(s.CleanerThreads), Backoff: s.CleanerBackoff,
@@ -306,6 +314,8 @@ func (b *Broker) serve(ctx context.Context) error {
 	above, ctx := errgroup.WithContext(ctx)
 	above.Go(func() error { return b.lifecycle.Run(ctx) })
 	above.Go(func() error { return b.groups.Run(ctx) })
+	above.Go(func() error { return b.txns.Run(ctx) })
+	above.Go(func() error { return b.markers.Run(ctx) })
 	above.Go(func() error { return b.wire.Run(ctx) })
 	above.Go(func() error { return b.http.run(ctx) })
 	above.Go(func() error { return b.serveInside(ctx) })

@@ -45,8 +45,10 @@ type cluster struct {
 	// requests carry decisions and heartbeats, fetches the records: an answer waits
 	// for those before it on its connection.
 	requests, fetches *peer.Pool
-	table             *api.ClusterTable
-	wire              *wire.Server
+	// transactions carry markers, and partitions that join a transaction.
+	transactions *peer.Pool
+	table        *api.ClusterTable
+	wire         *wire.Server
 	// relay sends HTTP requests to other brokers, through tunnels that end at the
 	// inner door of each.
 	relay      *relay.Relay
@@ -93,6 +95,7 @@ func (b *Broker) openCluster(ctx context.Context) error {
 	o := peer.Options{Network: b.network(), TLS: client(c.tls), Logger: b.log}
 	c.options = o
 	c.requests, c.fetches = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
+	c.transactions = peer.NewPool(b.peerAddress, o)
 	c.tunnels = netx.NewHandover(listener.Addr())
 	c.relay = relay.New(func(ctx context.Context, to kafka.BrokerID) (net.Conn, error) {
 		return c.requests.Tunnel(ctx, c.self.ID, to, b.control.Image().ClusterID())
@@ -343,7 +346,9 @@ func (b *Broker) closeCluster() error {
 		return nil
 	}
 	_ = c.listener.Close() // Closed before by the server, if it ran.
-	errs := []error{c.relay.Close(), c.tunnels.Close(), c.requests.Close(), c.fetches.Close()}
+	errs := []error{
+		c.relay.Close(), c.tunnels.Close(), c.requests.Close(), c.fetches.Close(), c.transactions.Close(),
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.shares {

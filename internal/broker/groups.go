@@ -21,15 +21,22 @@ func (b *Broker) newGroups(int32) *group.Shard {
 
 // led hands a partition that this broker has begun to lead to its coordinator.
 func (b *Broker) led(p *partition.Partition) {
-	if p.Topic() == metadata.OffsetsTopic {
-		b.groups.Lead(p.ID().Partition, coordinator.Leader(p))
+	switch n := p.ID().Partition; p.Topic() {
+	case metadata.OffsetsTopic:
+		b.groups.Lead(n, coordinator.Leader(p))
+	case metadata.TransactionsTopic:
+		b.txns.Lead(n, coordinator.Leader(p))
 	}
 }
 
 // lost takes it away again.
 func (b *Broker) lost(p *partition.Partition) {
-	if p.Topic() == metadata.OffsetsTopic {
-		b.groups.Resign(p.ID().Partition)
+	switch n := p.ID().Partition; p.Topic() {
+	case metadata.OffsetsTopic:
+		b.groups.Resign(n)
+	case metadata.TransactionsTopic:
+		b.txns.Resign(n)
+		b.markers.Close(n)
 	}
 }
 

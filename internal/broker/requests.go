@@ -28,6 +28,7 @@ func (b *Broker) openRequests() {
 		NodeID: self, LogDir: b.config.DataDir, Partitions: b.partitions, Control: b.control,
 		Groups: b.coordinator, Topics: b.topics, Disk: b.config.FS, Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log, Reach: b.reach,
 	}
+	b.api.Transactions, b.api.Markers = b.transactions, b.local()
 	b.api.Quorum = b.quorum
 	if b.cluster != nil {
 		b.api.Peers = b.cluster.requests

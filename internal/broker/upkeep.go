@@ -10,6 +10,7 @@ import (
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/txn"
 )
 
 // retain deletes what retention lets go, again and again until ctx ends.
@@ -66,6 +67,8 @@ func (b *Broker) follow(_, image *metadata.Image, d metadata.Delta) {
 		b.applier.Reconfigure(image.Topics())
 		settings := groupSettings(b.settings())
 		b.groups.Notify(func(m *group.Shard) { m.Configure(settings) })
+		transactional := transactionSettings(b.settings())
+		b.txns.Notify(func(m *txn.Shard) { m.Configure(transactional) })
 	}
 }
 

@@ -52,6 +52,14 @@ type Broker struct {
 	OffsetsTopicReplicationLimit int16         // offsets.topic.replication.factor.
 	OffsetsTopicSegmentBytes     int32         // offsets.topic.segment.bytes.
 
+	// Transactions.
+	TransactionMaxTimeout            time.Duration // transaction.max.timeout.ms.
+	TransactionalIDExpiration        time.Duration // transactional.id.expiration.ms.
+	TransactionStateNumPartitions    int32         // transaction.state.log.num.partitions.
+	TransactionStateReplicationLimit int16         // transaction.state.log.replication.factor.
+	TransactionStateMinISR           int16         // transaction.state.log.min.isr.
+	TransactionStateSegmentBytes     int32         // transaction.state.log.segment.bytes.
+
 	// Storage.
 	ProducerIDExpiration      time.Duration // producer.id.expiration.ms.
 	LogRetentionCheckInterval time.Duration // log.retention.check.interval.ms.

@@ -8,6 +8,7 @@ func brokerOptions() []Option {
 	rows = append(rows, httpOptions()...)
 	rows = append(rows, groupOptions()...)
 	rows = append(rows, offsetsOptions()...)
+	rows = append(rows, transactionOptions()...)
 	rows = append(rows, clusterOptions()...)
 	return append(rows, storageOptions()...)
 }

@@ -93,6 +93,10 @@ type API struct {
 	LongPoll bool
 }
 
+// SendEarlier sends the answers to the requests before this one, which are held back
+// while a Quick handler runs: one that has to wait for something calls it first.
+func (r *Request) SendEarlier() { r.Conn.out.kick() }
+
 // apiVersionsKey is the one API whose unknown versions are answered, and whose
 // response header never has tags, since a client must be able to read it before
 // it knows what the broker speaks (KIP-511).

@@ -1,0 +1,89 @@
+package transactions
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/txn"
+)
+
+// Joining is what the leader of partitions asks the coordinator of a transaction
+// before the first record of the transaction is appended to them.
+type Joining struct {
+	ID            string // The transactional id.
+	ProducerID    kafka.ProducerID
+	ProducerEpoch kafka.ProducerEpoch
+	// VerifyOnly is for clients that add their partitions themselves.
+	VerifyOnly bool
+	Partitions []kafka.TopicPartition
+}
+
+// Join asks the coordinator, wherever it is, and returns a code for each partition.
+func (c *Coordinator) Join(ctx context.Context, j *Joining) []kafka.Code {
+	codes := make([]kafka.Code, len(j.Partitions))
+	fill := func(code kafka.Code) []kafka.Code {
+		for i := range codes {
+			codes[i] = code
+		}
+		return codes
+	}
+	_, leader, err := c.PartitionOf(j.ID)
+	if err != nil || leader == kafka.NoBroker || leader != c.Self && c.Peers == nil {
+		return fill(kafka.ErrCoordinatorNotAvailable)
+	}
+	req := j.request()
+	var resp kmsg.Response
+	if leader == c.Self {
+		resp, err = c.Ask(ctx, req, txn.Context{})
+	} else {
+		resp, err = c.Peers.Do(ctx, leader, req)
+	}
+	answer, ok := resp.(*kmsg.AddPartitionsToTxnResponse)
+	var refusal *kafka.Error
+	switch {
+	case errors.As(err, &refusal):
+		return fill(refusal.Code)
+	case err != nil || !ok:
+		return fill(kafka.ErrCoordinatorNotAvailable)
+	case answer.ErrorCode != 0:
+		return fill(kafka.Code(answer.ErrorCode))
+	}
+	fill(kafka.ErrCoordinatorNotAvailable) // What the answer leaves out.
+	for _, t := range answer.Transactions {
+		for _, rt := range t.Topics {
+			for _, p := range rt.Partitions {
+				at := kafka.TopicPartition{Topic: rt.Topic, Partition: p.Partition}
+				if i := slices.Index(j.Partitions, at); i >= 0 {
+					codes[i] = kafka.Code(p.ErrorCode)
+				}
+			}
+		}
+	}
+	return codes
+}
+
+// request is the request that brokers send one another.
+func (j *Joining) request() *kmsg.AddPartitionsToTxnRequest {
+	req := kmsg.NewPtrAddPartitionsToTxnRequest()
+	req.Version = req.MaxVersion()
+	one := kmsg.AddPartitionsToTxnRequestTransaction{
+		TransactionalID: j.ID, ProducerID: int64(j.ProducerID), ProducerEpoch: int16(j.ProducerEpoch),
+		VerifyOnly: j.VerifyOnly,
+	}
+	for _, p := range j.Partitions {
+		i := slices.IndexFunc(one.Topics, func(t kmsg.AddPartitionsToTxnRequestTransactionTopic) bool {
+			return t.Topic == p.Topic
+		})
+		if i < 0 {
+			i = len(one.Topics)
+			one.Topics = append(one.Topics, kmsg.AddPartitionsToTxnRequestTransactionTopic{Topic: p.Topic})
+		}
+		one.Topics[i].Partitions = append(one.Topics[i].Partitions, p.Partition)
+	}
+	req.Transactions = append(req.Transactions, one)
+	return req
+}

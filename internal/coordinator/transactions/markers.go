@@ -1,0 +1,99 @@
+package transactions
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/kafka"
+)
+
+// WriteRequest is the request that has another broker write markers, in their order.
+func WriteRequest(markers []Marker) *kmsg.WriteTxnMarkersRequest {
+	req := kmsg.NewPtrWriteTxnMarkersRequest()
+	req.Version = req.MaxVersion()
+	for i := range markers {
+		m := &markers[i]
+		if n := len(req.Markers); n == 0 || !sameTransaction(&req.Markers[n-1], m) {
+			req.Markers = append(req.Markers, kmsg.WriteTxnMarkersRequestMarker{
+				ProducerID: int64(m.ProducerID), ProducerEpoch: int16(m.ProducerEpoch), Committed: m.Commit,
+				CoordinatorEpoch: m.CoordinatorEpoch, TransactionVersion: int8(m.Version),
+			})
+		}
+		rm := &req.Markers[len(req.Markers)-1]
+		if n := len(rm.Topics); n == 0 || rm.Topics[n-1].Topic != m.Partition.Topic {
+			rm.Topics = append(rm.Topics, kmsg.WriteTxnMarkersRequestMarkerTopic{Topic: m.Partition.Topic})
+		}
+		t := &rm.Topics[len(rm.Topics)-1]
+		t.Partitions = append(t.Partitions, m.Partition.Partition)
+	}
+	return req
+}
+
+func sameTransaction(r *kmsg.WriteTxnMarkersRequestMarker, m *Marker) bool {
+	return r.ProducerID == int64(m.ProducerID) && r.ProducerEpoch == int16(m.ProducerEpoch) &&
+		r.Committed == m.Commit && r.CoordinatorEpoch == m.CoordinatorEpoch
+}
+
+// MarkersOf returns the markers of a request, in order.
+func MarkersOf(req *kmsg.WriteTxnMarkersRequest) []Marker {
+	var markers []Marker
+	for _, r := range req.Markers {
+		for _, t := range r.Topics {
+			for _, p := range t.Partitions {
+				markers = append(markers, Marker{
+					Partition:  kafka.TopicPartition{Topic: t.Topic, Partition: p},
+					ProducerID: kafka.ProducerID(r.ProducerID), ProducerEpoch: kafka.ProducerEpoch(r.ProducerEpoch),
+					CoordinatorEpoch: r.CoordinatorEpoch, Commit: r.Committed, Version: int16(r.TransactionVersion),
+				})
+			}
+		}
+	}
+	return markers
+}
+
+// WriteResponse is the answer to a request whose markers, in order, had these codes.
+func WriteResponse(req *kmsg.WriteTxnMarkersRequest, codes []kafka.Code) *kmsg.WriteTxnMarkersResponse {
+	resp := req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)
+	n := 0
+	for _, r := range req.Markers {
+		m := kmsg.WriteTxnMarkersResponseMarker{ProducerID: r.ProducerID}
+		for _, t := range r.Topics {
+			rt := kmsg.WriteTxnMarkersResponseMarkerTopic{Topic: t.Topic}
+			for _, p := range t.Partitions {
+				rt.Partitions = append(rt.Partitions, kmsg.WriteTxnMarkersResponseMarkerTopicPartition{
+					Partition: p, ErrorCode: int16(codes[n]),
+				})
+				n++
+			}
+			m.Topics = append(m.Topics, rt)
+		}
+		resp.Markers = append(resp.Markers, m)
+	}
+	return resp
+}
+
+// CodesOf returns the code of each marker in an answer; those that are not in it
+// failed.
+func CodesOf(markers []Marker, resp *kmsg.WriteTxnMarkersResponse) []kafka.Code {
+	type key struct {
+		producer  int64
+		partition kafka.TopicPartition
+	}
+	answered := map[key]kafka.Code{}
+	for _, r := range resp.Markers {
+		for _, t := range r.Topics {
+			for _, p := range t.Partitions {
+				at := kafka.TopicPartition{Topic: t.Topic, Partition: p.Partition}
+				answered[key{r.ProducerID, at}] = kafka.Code(p.ErrorCode)
+			}
+		}
+	}
+	codes := make([]kafka.Code, len(markers))
+	for i, m := range markers {
+		code, ok := answered[key{int64(m.ProducerID), m.Partition}]
+		if !ok {
+			code = kafka.ErrUnknownServerError
+		}
+		codes[i] = code
+	}
+	return codes
+}

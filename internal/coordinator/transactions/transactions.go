@@ -1,0 +1,168 @@
+// Package transactions is the transaction coordinator as requests see it: which
+// broker coordinates a transactional id, how a step of its machine is run, how a
+// partition's leader has its partition join a transaction, and how markers reach
+// their partitions.
+//
+//	Ask     a request of a client, to the machine on this broker
+//	Join    for the leader of a partition, to the coordinator wherever it is
+//	Sender  markers of transactions that ended, to the leaders of their partitions
+//	Local   markers into the partitions that this broker leads
+//
+// It may be called from any goroutine. Deliberately absent: what the machine decides
+// (package txn), and how it is hosted (package coordinator).
+package transactions
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/coordinator"
+	"github.com/strandline/strandline/internal/coordinator/shard"
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/txn"
+)
+
+// Peers sends requests to other brokers' cluster listeners.
+type Peers interface {
+	Do(ctx context.Context, to kafka.BrokerID, req kmsg.Request) (kmsg.Response, error)
+}
+
+// Coordinator finds the machine of a transactional id.
+type Coordinator struct {
+	Self   kafka.BrokerID
+	Shards *coordinator.Coordinator[*txn.Shard]
+	// EnsureTopic creates __transaction_state if it is not there.
+	EnsureTopic    func(context.Context) error
+	Image          func() *metadata.Image
+	NextProducerID func(context.Context) (kafka.ProducerID, error)
+	Peers          Peers // nil on a broker that is alone.
+}
+
+// PartitionOf returns the partition of __transaction_state that a transactional id
+// belongs to, and the broker that leads it, which may be kafka.NoBroker.
+func (c *Coordinator) PartitionOf(id string) (int32, kafka.BrokerID, error) {
+	t := c.Image().Topic(metadata.TransactionsTopic)
+	if t == nil {
+		return 0, kafka.NoBroker, &kafka.Error{
+			Code:    kafka.ErrCoordinatorNotAvailable,
+			Message: "topic " + metadata.TransactionsTopic + " is being created: try again",
+		}
+	}
+	p := coordinator.PartitionOf(id, int32(len(t.Partitions)))
+	return p, t.Partitions[p].Leader, nil
+}
+
+// BrokerOf returns the broker that coordinates a transactional id. It creates the
+// topic of transactions if that is not there.
+func (c *Coordinator) BrokerOf(ctx context.Context, id string) (kafka.BrokerID, error) {
+	if err := c.EnsureTopic(ctx); err != nil {
+		return kafka.NoBroker, fmt.Errorf("create %s: %w", metadata.TransactionsTopic, err)
+	}
+	_, leader, err := c.PartitionOf(id)
+	if err == nil && leader == kafka.NoBroker {
+		err = &kafka.Error{
+			Code:    kafka.ErrCoordinatorNotAvailable,
+			Message: "the transactional id's partition has no leader: try again",
+		}
+	}
+	return leader, err
+}
+
+// Do runs one step of the machine that a transactional id belongs to: see
+// coordinator.Coordinator.Do.
+func (c *Coordinator) Do(id string, step func(m *txn.Shard, nowMs int64, fx *shard.Effects)) error {
+	p, _, err := c.PartitionOf(id)
+	if err != nil {
+		return err
+	}
+	return c.Shards.Do(p, step)
+}
+
+// Ask has the machine on this broker answer a request about one transactional id,
+// and waits for the answer, or until ctx ends: what came of the request is not known
+// then. Refusals of the machine are in the answer; an error is one of those that come
+// before it.
+func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Context) (kmsg.Response, error) {
+	id, ok := txn.ID(req)
+	if !ok {
+		return nil, fmt.Errorf("%T is not about one transactional id", req)
+	}
+	from.ProducerID = kafka.NoProducerID
+	for {
+		in := make(inbox, 1)
+		err := c.Do(id, func(m *txn.Shard, nowMs int64, fx *shard.Effects) {
+			from.NowMs, from.Caller = nowMs, in
+			m.Handle(&from, req, fx)
+		})
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case response := <-in:
+			if answer, ok := response.(kmsg.Response); ok {
+				return answer, nil
+			}
+		}
+		// It needs a producer id, which takes a word with the controller.
+		if from.ProducerID, err = c.NextProducerID(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// inbox takes one reply.
+type inbox chan any
+
+// Complete implements shard.Caller.
+func (i inbox) Complete(response any) { i <- response }
+
+// Control is the way to the controller.
+type Control interface {
+	Image() *metadata.Image
+	CreateTopics(context.Context, *kmsg.CreateTopicsRequest) (*kmsg.CreateTopicsResponse, error)
+}
+
+// EnsureTopic creates __transaction_state if it is not there, as the broker's
+// settings want it. Somebody else may create it at the same time.
+func EnsureTopic(ctx context.Context, control Control, b *config.Broker) error {
+	image := control.Image()
+	if image.Topic(metadata.TransactionsTopic) != nil {
+		return nil
+	}
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions = metadata.TransactionsTopic, b.TransactionStateNumPartitions
+	t.ReplicationFactor = min(b.TransactionStateReplicationLimit, int16(len(image.Brokers())))
+	set := func(name, value string) {
+		t.Configs = append(t.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: name, Value: &value})
+	}
+	set("cleanup.policy", "compact")
+	set("segment.bytes", strconv.Itoa(int(b.TransactionStateSegmentBytes)))
+	// One replica may fail.
+	set("min.insync.replicas", strconv.Itoa(int(min(b.TransactionStateMinISR, max(t.ReplicationFactor-1, 1)))))
+	set("unclean.leader.election.enable", "false")
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Version = req.MaxVersion()
+	req.Topics = append(req.Topics, t)
+	resp, err := control.CreateTopics(ctx, req)
+	if err != nil {
+		return err
+	}
+	created := &resp.Topics[0]
+	switch code := kafka.Code(created.ErrorCode); code {
+	case kafka.ErrNone, kafka.ErrTopicAlreadyExists:
+		return nil
+	default:
+		refusal := &kafka.Error{Code: code}
+		if created.ErrorMessage != nil {
+			refusal.Message = *created.ErrorMessage
+		}
+		return refusal
+	}
+}
