@@ -39,7 +39,7 @@ func newRoot(a *app) *cobra.Command {
 	a.addGlobalFlags(root.PersistentFlags())
 	root.SetFlagErrorFunc(flagFailure)
 	root.AddCommand(
-		newStart(a), newDev(a), newReady(a), newTopic(a), newProduce(a), newConsume(a), newGroup(a), newCluster(a),
+		newStart(a), newDev(a), newReady(a), newTopic(a), newProduce(a), newConsume(a), newGroup(a), newTxn(a), newCluster(a),
 		newDoctor(a), newTop(a), newLog(a), newBench(a), newVersion(a),
 	)
 	root.InitDefaultCompletionCmd(a.env.Args...)

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+type txnList struct {
+	*app
+	states  []string
+	hanging bool
+}
+
+// listedTransaction is a transactional id as txn list shows it.
+type listedTransaction struct {
+	ID          string `json:"transactional_id"`
+	State       string `json:"state"`
+	ProducerID  int64  `json:"producer_id"`
+	Coordinator int32  `json:"coordinator"`
+}
+
+// hangingTransaction is a transaction that is open in a partition, and that no
+// coordinator will end.
+type hangingTransaction struct {
+	Topic         string `json:"topic"`
+	Partition     int32  `json:"partition"`
+	StartOffset   int64  `json:"start_offset"`
+	ProducerID    int64  `json:"producer_id"`
+	ProducerEpoch int16  `json:"producer_epoch"`
+	LastMs        int64  `json:"last_ms"` // Of its last record.
+
+	coordinatorEpoch int32
+}
+
+func newTxnList(a *app) *cobra.Command {
+	l := &txnList{app: a}
+	cmd := &cobra.Command{
+		Use:     "list",
+		Aliases: []string{"ls"},
+		Short:   "List transactional ids, or transactions that hang",
+		Long: "List transactional ids.\n\n" + resultHelp[[]listedTransaction]("transactional id", "state",
+			"producer id", "coordinator") +
+			"\n\nWith --hanging, list transactions that are open in a partition and that no coordinator " +
+			"knows, so that nobody will end them: what comes after them is not read by those who read " +
+			"what is committed.\n\n" + resultHelp[[]hangingTransaction]("topic", "partition", "start offset",
+			"producer id", "producer epoch", "age of the last record"),
+		Args: wantArgs(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
+	}
+	cmd.Flags().StringSliceVar(&l.states, "state", nil,
+		"only transactions in these `states`, such as Ongoing or CompleteCommit")
+	cmd.Flags().BoolVar(&l.hanging, "hanging", false, "list transactions that nobody will end")
+	return cmd
+}
+
+func (l *txnList) run(ctx context.Context) error {
+	return l.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
+		if l.hanging {
+			return l.showHanging(ctx, adm)
+		}
+		all, err := adm.ListTransactions(ctx, nil, l.states)
+		if err != nil {
+			return err
+		}
+		listed := []listedTransaction{}
+		t := newTable("transactional id", "state", ">producer", ">coordinator")
+		t.empty = "There are no transactional ids."
+		for _, x := range all.Sorted() {
+			listed = append(listed, listedTransaction{x.TxnID, x.State, x.ProducerID, x.Coordinator})
+			t.add(cell{text: x.TxnID, style: styleCyan}, transactionCell(x.State), x.ProducerID, x.Coordinator)
+		}
+		return l.out.show(listed, t)
+	})
+}
+
+func (l *txnList) showHanging(ctx context.Context, adm *kadm.Client) error {
+	all, err := findHanging(ctx, adm, nil)
+	if err != nil {
+		return err
+	}
+	t := newTable("topic", ">partition", ">start offset", ">producer", ">epoch", ">age")
+	t.empty = "No transaction hangs."
+	for _, h := range all {
+		t.add(cell{text: h.Topic, style: styleCyan}, h.Partition, h.StartOffset, h.ProducerID, h.ProducerEpoch,
+			age(h.LastMs, time.Now()))
+	}
+	return l.out.show(all, t)
+}
+
+// findHanging returns the transactions that are open in the partitions, or in all of
+// them, and that their coordinator does not hold for open there. The partitions are
+// asked first: what has begun since is none of them.
+func findHanging(ctx context.Context, adm *kadm.Client, in kadm.TopicsSet) ([]hangingTransaction, error) {
+	topics, err := adm.ListTopicsWithInternal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if in == nil {
+		in = topics.TopicsSet()
+	}
+	producers, err := adm.DescribeProducers(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	known, err := openTransactions(ctx, adm)
+	if err != nil {
+		return nil, err
+	}
+	hanging := []hangingTransaction{}
+	for _, p := range producers.SortedProducers() {
+		if p.CurrentTxnStartOffset < 0 || known[p.ProducerID].Lookup(p.Topic, p.Partition) {
+			continue
+		}
+		hanging = append(hanging, hangingTransaction{
+			Topic: p.Topic, Partition: p.Partition, StartOffset: p.CurrentTxnStartOffset,
+			ProducerID: p.ProducerID, ProducerEpoch: p.ProducerEpoch, LastMs: p.LastTimestamp,
+			coordinatorEpoch: p.CoordinatorEpoch,
+		})
+	}
+	return hanging, nil
+}
+
+// openTransactions returns the partitions of the open transaction of each producer id.
+func openTransactions(ctx context.Context, adm *kadm.Client) (map[int64]kadm.TopicsSet, error) {
+	listed, err := adm.ListTransactions(ctx, nil, []string{"Ongoing", "PrepareCommit", "PrepareAbort"})
+	if err != nil {
+		return nil, err
+	}
+	known := map[int64]kadm.TopicsSet{}
+	if len(listed) == 0 {
+		return known, nil
+	}
+	described, err := adm.DescribeTransactions(ctx, listed.TransactionalIDs()...)
+	if err != nil {
+		return nil, err
+	}
+	for _, x := range described {
+		if x.Err == nil {
+			known[x.ProducerID] = x.Topics
+		}
+	}
+	return known, nil
+}
