@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/strandline/strandline"
 	"github.com/strandline/strandline/strandlinetest"
 )
 
@@ -239,9 +240,8 @@ func transform(t *testing.T, addrs []string, turn int) {
 	}
 }
 
-// TestTransactionsAcrossRestart: what was open when the broker went goes on where it
-// was, with the same producer.
-func TestTransactionsAcrossRestart(t *testing.T) {
+// TestTransactionsAreShown: what is open is listed and described.
+func TestTransactionsAreShown(t *testing.T) {
 	s := strandlinetest.Start(t)
 	addrs := []string{s.Addr()}
 	createTopic(t, addrs, "t", 1)
@@ -264,8 +264,104 @@ func TestTransactionsAcrossRestart(t *testing.T) {
 	if !errors.Is(described["nobody"].Err, kerr.TransactionalIDNotFound) {
 		t.Errorf("nobody: %v", described["nobody"].Err)
 	}
-	p.end(kgo.TryCommit)
-	if got := strings.Join(committed(t, addrs, "t"), " "); got != "a" {
-		t.Errorf("read %s", got)
+}
+
+// restarting is a broker that is stopped and started again at the same address.
+type restarting struct {
+	t      *testing.T
+	config strandline.Config
+	server *strandline.Server
+}
+
+func newRestarting(t *testing.T) *restarting {
+	t.Helper()
+	r := &restarting{t: t, config: strandline.Config{
+		DataDir: t.TempDir(), Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
+	}}
+	r.start()
+	r.config.Listen = r.server.Addr()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+func (r *restarting) start() {
+	r.t.Helper()
+	var err error
+	if r.server, err = strandline.Start(r.t.Context(), r.config); err != nil {
+		r.t.Fatal(err)
 	}
+}
+
+func (r *restarting) stop() {
+	if err := r.server.Close(); err != nil {
+		r.t.Errorf("the broker ended badly: %v", err)
+	}
+}
+
+func (r *restarting) restart() {
+	r.t.Helper()
+	r.stop()
+	r.start()
+}
+
+// TestTransactionsAcrossRestarts: the broker, which is coordinator and leader of all,
+// is started anew between every two steps, and producers of both versions go on.
+func TestTransactionsAcrossRestarts(t *testing.T) {
+	for name, opts := range map[string][]kgo.Opt{"v1": {oldVersions()}, "v2": nil} {
+		t.Run(name, func(t *testing.T) {
+			r := newRestarting(t)
+			addrs := []string{r.config.Listen}
+			createTopic(t, addrs, "t", 1)
+			p := newTransactional(t, addrs, "id", opts...)
+			p.produce("t", "a")
+			r.restart()
+			if err := p.send("t", "b", "c"); err != nil {
+				t.Fatal(err)
+			}
+			r.restart()
+			p.end(kgo.TryCommit)
+			r.restart()
+			p.produce("t", "lost")
+			r.restart()
+			p.end(kgo.TryAbort)
+			r.restart()
+			p.produce("t", "d")
+			p.end(kgo.TryCommit)
+			r.restart()
+			expectCommitted(t, addrs, "t", "a", "b", "c", "d")
+		})
+	}
+}
+
+// TestTransactionsInCluster: transactions over three brokers go on when one of them,
+// which coordinates or leads some of it, has stopped.
+func TestTransactionsInCluster(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	addrs := c.Addrs()
+	createTopic(t, addrs, "t", 3)
+	var want []string
+	round := func(p *transactional, n int, opts ...string) {
+		t.Helper()
+		for i := range n {
+			a, b := fmt.Sprintf("%s-%d-a", opts[0], i), fmt.Sprintf("%s-%d-b", opts[0], i)
+			p.produce("t", a, b)
+			if i%3 == 2 {
+				p.end(kgo.TryAbort)
+				continue
+			}
+			p.end(kgo.TryCommit)
+			want = append(want, a, b)
+		}
+	}
+	for name, opts := range map[string][]kgo.Opt{"v1": {oldVersions()}, "v2": nil} {
+		p := newTransactional(t, addrs, name, opts...)
+		round(p, 10, name)
+	}
+	p := newTransactional(t, addrs, "open")
+	p.produce("t", "open-a", "open-b")
+	c.Stop(2)
+	p.end(kgo.TryCommit)
+	want = append(want, "open-a", "open-b")
+	round(p, 10, "after")
+	expectCommitted(t, c.Addrs(), "t", want...)
 }
