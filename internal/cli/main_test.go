@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/strandline/strandline"
 	"github.com/strandline/strandline/internal/cli"
@@ -50,6 +51,7 @@ func startNode(ctx context.Context, o cli.BrokerOptions) (cli.Broker, error) {
 //	broker [DIR]     start a broker, in memory or in $WORK/DIR, for the rest of the script;
 //	                 with advertise=HOST:PORT instead, one in memory that tells clients this
 //	stopbroker       stop it
+//	transact ID TOPIC  begin a transaction, with a record in the topic, and leave it open
 //	exits N CMD...   run a command that must exit with N
 //	overwrite FILE POSITION TEXT  change bytes of a file; FILE may be a pattern
 func TestScripts(t *testing.T) {
@@ -65,6 +67,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"broker": startBroker, "stopbroker": stopBroker, "exits": exits, "overwrite": overwrite,
+			"transact": transact,
 		},
 	})
 }
@@ -162,4 +165,15 @@ func overwrite(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	_, err = f.WriteAt([]byte(args[2]), position)
 	ts.Check(errors.Join(err, f.Close()))
+}
+
+func transact(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: transact ID TOPIC")
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(ts.Getenv("STRANDLINE_BROKERS")), kgo.TransactionalID(args[0]))
+	ts.Check(err)
+	ts.Defer(client.Close)
+	ts.Check(client.BeginTransaction())
+	ts.Check(client.ProduceSync(context.Background(), &kgo.Record{Topic: args[1], Value: []byte("v")}).FirstErr())
 }
