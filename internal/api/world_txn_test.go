@@ -21,10 +21,10 @@ func (w *world) openTransactions(logger *slog.Logger) {
 	}
 	w.markers = transactions.NewSender(transactions.SenderOptions{
 		Self: 1, Image: w.plane.Image, Write: local.Write, Logger: logger,
-		Report: func(partition int32, order *txn.Markers, done []kafka.TopicPartition, left int) bool {
-			return w.txns.Do(partition, func(m *txn.Shard, nowMs int64, fx *shard.Effects) {
+		Report: func(partition int32, order *txn.Markers, done []kafka.TopicPartition, left int) kafka.Code {
+			return refusal.CodeOf(w.txns.Do(partition, func(m *txn.Shard, nowMs int64, fx *shard.Effects) {
 				m.MarkersWritten(order, done, left, nowMs, fx)
-			}) == nil
+			}))
 		},
 	})
 	w.txns = coordinator.New(coordinator.Options[*txn.Shard]{

@@ -68,11 +68,11 @@ func (b *Broker) transactionPeers() transactions.Peers {
 // reportMarkers tells the machine what was written of an order.
 func (b *Broker) reportMarkers(
 	partition int32, order *txn.Markers, done []kafka.TopicPartition, left int,
-) bool {
+) kafka.Code {
 	err := b.txns.Do(partition, func(m *txn.Shard, nowMs int64, fx *shard.Effects) {
 		m.MarkersWritten(order, done, left, nowMs, fx)
 	})
-	return err == nil
+	return refusal.CodeOf(err)
 }
 
 // ensureTransactionsTopic creates __transaction_state on first use.

@@ -24,6 +24,12 @@ func TestJava(t *testing.T) {
 			t.Fatal("the checks ended without saying that all is ok")
 		}
 	})
+	t.Run("transactions", func(t *testing.T) {
+		if out := java(t, cp, "TransactionsCheck", b.Addr); !strings.Contains(out, "all ok") {
+			t.Fatal("the checks ended without saying that all is ok")
+		}
+		transactionTools(t, cp, b)
+	})
 	t.Run("tools", func(t *testing.T) { kafkaTools(t, cp, b) })
 	t.Run("dump", func(t *testing.T) {
 		b.Stop()
@@ -69,6 +75,22 @@ func kafkaTools(t *testing.T, cp string, b *harness.Broker) {
 	console(t, cp, b.Addr)
 	run("tools:0:", "org.apache.kafka.tools.GetOffsetShell", "--topic", "tools")
 	run("", topics, "--delete", "--topic", "tools")
+}
+
+// transactionTools runs Kafka's tool for transactions over what the checks left.
+func transactionTools(t *testing.T, cp string, b *harness.Broker) {
+	t.Helper()
+	run := func(want string, args ...string) {
+		t.Helper()
+		out := java(t, cp, "org.apache.kafka.tools.TransactionsCommand", append([]string{"--bootstrap-server", b.Addr}, args...)...)
+		if !strings.Contains(out, want) {
+			t.Errorf("TransactionsCommand %v: no %q in\n%s", args, want, out)
+		}
+	}
+	run("j-transform", "list")
+	run("CompleteCommit", "describe", "--transactional-id", "j-feed")
+	run("CurrentTransactionStartOffset", "describe-producers", "--topic", "tx", "--partition", "0")
+	run("", "find-hanging", "--topic", "tx", "--max-transaction-timeout", "1")
 }
 
 // console pipes lines through the console producer and reads them back with

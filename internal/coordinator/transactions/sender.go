@@ -41,8 +41,9 @@ type SenderOptions struct {
 	Write func(ctx context.Context, markers []Marker) []kafka.Code
 	Peers Peers // nil on a broker that is alone.
 	// Report tells the machine of a partition of __transaction_state what was written
-	// of an order, and how much is left; false if it is not led here any more.
-	Report func(partition int32, order *txn.Markers, done []kafka.TopicPartition, left int) bool
+	// of an order, and how much is left. NOT_COORDINATOR says that the partition is not
+	// led here any more; after other refusals it is told again.
+	Report func(partition int32, order *txn.Markers, done []kafka.TopicPartition, left int) kafka.Code
 	Logger *slog.Logger
 }
 
@@ -256,14 +257,14 @@ func (s *Sender) ask(ctx context.Context, leader kafka.BrokerID, markers []Marke
 func (s *Sender) settle(pieces []*piece, codes []kafka.Code) {
 	now := time.Now()
 	var again []*piece
-	done := map[*order][]kafka.TopicPartition{}
+	done := map[*order][]*piece{}
 	for i, p := range pieces {
 		switch codes[i] {
 		case kafka.ErrNone:
-			done[p.order] = append(done[p.order], p.partition)
+			done[p.order] = append(done[p.order], p)
 		case kafka.ErrInvalidProducerEpoch:
 			// The producer has moved on in that partition, so the marker is there.
-			done[p.order] = append(done[p.order], p.partition)
+			done[p.order] = append(done[p.order], p)
 			s.warn(p, codes[i], "marker not needed")
 		case kafka.ErrTransactionCoordinatorFenced:
 			// Another coordinator finishes what this one began.
@@ -276,23 +277,40 @@ func (s *Sender) settle(pieces []*piece, codes []kafka.Code) {
 			again = append(again, p)
 		}
 	}
-	for o, partitions := range done {
-		s.report(o, partitions)
+	for o, marked := range done {
+		if s.report(o, marked) {
+			continue
+		}
+		for _, p := range marked { // To write a marker again does no harm.
+			p.putOff(now)
+			again = append(again, p)
+		}
 	}
 	if len(again) > 0 {
 		s.add(again)
 	}
 }
 
-// report tells the machine. Reports of one order are made one after the other, so
-// that the one that says that nothing is left is the last.
-func (s *Sender) report(o *order, partitions []kafka.TopicPartition) {
+// report tells the machine, and returns false if it must be told again. Reports of one
+// order are made one after the other, so that the one that says that nothing is left is
+// the last.
+func (s *Sender) report(o *order, marked []*piece) bool {
+	partitions := make([]kafka.TopicPartition, len(marked))
+	for i, p := range marked {
+		partitions[i] = p.partition
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.left -= len(partitions)
-	if !s.o.Report(o.post.partition, o.Markers, partitions, o.left) {
+	left := o.left - len(partitions)
+	switch s.o.Report(o.post.partition, o.Markers, partitions, left) {
+	case kafka.ErrNone:
+	case kafka.ErrNotCoordinator:
 		o.post.gone.Store(true)
+	default:
+		return false
 	}
+	o.left = left
+	return true
 }
 
 func (s *Sender) warn(p *piece, code kafka.Code, text string) {

@@ -57,7 +57,6 @@ public class ClientsCheck {
       check("group-static-member", ClientsCheck::groupStaticMember);
       check("group-admin", ClientsCheck::groupAdmin);
       check("message-too-large", ClientsCheck::messageTooLarge);
-      check("transactions-refused", ClientsCheck::transactionsRefused);
     } finally {
       admin.close(Duration.ofSeconds(5));
     }
@@ -399,16 +398,6 @@ public class ClientsCheck {
       Throwable t = causeOf(p.send(new ProducerRecord<>("j-big", "x".repeat(5000))));
       expect(t instanceof RecordTooLargeException, "too large: " + t);
       p.send(new ProducerRecord<>("j-big", "small")).get(10, TimeUnit.SECONDS);
-    }
-  }
-
-  static void transactionsRefused() throws Exception {
-    long t = System.currentTimeMillis();
-    try (var p = producer(Map.of("transactional.id", "j-tx", "max.block.ms", "15000"))) {
-      p.initTransactions();
-      throw new AssertionError("transactions must be refused until they work");
-    } catch (org.apache.kafka.common.KafkaException e) {
-      expect(System.currentTimeMillis() - t < 10000, "refused at once, not by a time-out: " + e);
     }
   }
 }
