@@ -9,6 +9,7 @@ import (
 	"github.com/strandline/strandline/internal/httpapi"
 	"github.com/strandline/strandline/internal/metrics"
 	"github.com/strandline/strandline/internal/netx"
+	"github.com/strandline/strandline/internal/txn"
 )
 
 // counts are what the metrics room counts itself; the other rooms count on their
@@ -58,6 +59,9 @@ func (b *Broker) metricsSources() metrics.Sources {
 		Partitions: b.partitions, Image: b.control.Image, Quorum: b.quorum.Status,
 		Groups: func(fn func(*group.Shard)) error {
 			return b.groups.View(func(_ int32, m *group.Shard) { fn(m) })
+		},
+		Transactions: func(fn func(*txn.Shard)) error {
+			return b.txns.View(func(_ int32, m *txn.Shard) { fn(m) })
 		},
 		Disk: b.disk, Usage: b.config.FS.Usage, Settings: b.settings, Now: b.now,
 		ProcessIO: func() ([]byte, error) { return os.ReadFile("/proc/self/io") },

@@ -23,6 +23,7 @@ import (
 	"github.com/strandline/strandline/internal/quorum"
 	"github.com/strandline/strandline/internal/session"
 	"github.com/strandline/strandline/internal/tally"
+	"github.com/strandline/strandline/internal/txn"
 	"github.com/strandline/strandline/internal/wire"
 )
 
@@ -38,6 +39,8 @@ type Sources struct {
 	Quorum     func() quorum.Status
 	// Groups calls fn with each shard of groups that is led here.
 	Groups func(fn func(*group.Shard)) error
+	// Transactions calls fn with each shard of transactions that is led here.
+	Transactions func(fn func(*txn.Shard)) error
 	Disk   *commitlog.Dir
 	// Usage returns free and total bytes of the file system.
 	Usage    func() (free, total uint64, err error)
@@ -91,6 +94,7 @@ func (s Sources) collectors(detail Detail) []*collector {
 		{descs: d, metrics: clusterMetrics(), read: s.collectCluster},
 		{descs: d, metrics: append(topicMetrics(), partitionMetrics()...), read: s.collectPartitions},
 		{descs: d, metrics: groupMetrics(), read: lag.collect},
+		{descs: d, metrics: transactionMetrics(), read: s.collectTransactions},
 		{descs: d, metrics: append(requestMetrics(), connectionMetrics()...), read: s.collectRequests},
 		{descs: d, metrics: append(httpMetrics(), sessionMetrics()...), read: s.collectHTTP},
 		{descs: d, metrics: storageMetrics(), read: s.collectStorage},

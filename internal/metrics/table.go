@@ -43,6 +43,7 @@ func sections() []section {
 		{"Topics", topicMetrics()},
 		{"Partitions", partitionMetrics()},
 		{"Groups", groupMetrics()},
+		{"Transactions", transactionMetrics()},
 		{"Requests of Kafka clients", requestMetrics()},
 		{"Connections and memory", connectionMetrics()},
 		{"HTTP", httpMetrics()},

@@ -53,6 +53,7 @@ func TestPython(t *testing.T) {
 	b := broker(t)
 	py := python(t)
 	t.Run("librdkafka", func(t *testing.T) { check(t, "python", py, "confluent_check.py", b.Addr) })
+	t.Run("librdkafka transactions", func(t *testing.T) { check(t, "python", py, "confluent_transactions.py", b.Addr) })
 	t.Run("kafka-python", func(t *testing.T) { check(t, "python", py, "kafka_python_check.py", b.Addr) })
 }
 
