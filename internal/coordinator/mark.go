@@ -29,6 +29,7 @@ func (h *host[M]) mark(m commitlog.Marker, to shard.Caller) error {
 		return h.busy()
 	}
 	now := h.c.o.Now()
+	h.followClockLocked(now)
 	offset, err := h.partition.AppendMarker(m, now)
 	if err != nil {
 		h.mu.Unlock()

@@ -41,7 +41,7 @@ type Sources struct {
 	Groups func(fn func(*group.Shard)) error
 	// Transactions calls fn with each shard of transactions that is led here.
 	Transactions func(fn func(*txn.Shard)) error
-	Disk   *commitlog.Dir
+	Disk         *commitlog.Dir
 	// Usage returns free and total bytes of the file system.
 	Usage    func() (free, total uint64, err error)
 	Settings func() *config.Broker

@@ -269,6 +269,10 @@ func (w *world) command(a *args) error {
 		w.reject = kafka.Code(a.num("code", int64(kafka.ErrCoordinatorNotAvailable)))
 	case "late":
 		w.late = true
+	case "set-clock":
+		by := mustDuration(a.d.CmdArgs[0].Key).Milliseconds()
+		w.nowMs += by
+		w.shard.ClockSet(by)
 	case "reload":
 		w.step(func(fx *shard.Effects) { w.shard.Unloaded(fx, kafka.ErrNotCoordinator) })
 		w.orders, w.epoch = nil, w.epoch+1

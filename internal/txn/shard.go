@@ -54,6 +54,9 @@ func (s *Shard) Replay(r shard.Record) error {
 		t = &transaction{id: id, index: notInHeap}
 		s.transactions[id] = t
 	}
+	if m.startMs != t.startMs {
+		t.shiftMs = 0
+	}
 	t.metadata, t.lastAppended = m, r.Offset
 	t.unmarked, t.sending, t.notBeforeMs = nil, false, 0
 	if m.state.ending() {
@@ -74,6 +77,23 @@ func (s *Shard) forget(t *transaction) {
 
 // Loaded implements shard.Machine. Transactions that were ending go on by Tick.
 func (s *Shard) Loaded(int64) {}
+
+// ClockSet implements shard.Clocked: what is open may go on, and what waits may wait,
+// for as long as it was to.
+func (s *Shard) ClockSet(byMs int64) {
+	for _, t := range s.transactions {
+		if t.state == Ongoing {
+			t.shiftMs += byMs
+		}
+		if t.notBeforeMs > 0 {
+			t.notBeforeMs += byMs
+		}
+		for i := range t.parked {
+			t.parked[i].deadlineMs += byMs
+		}
+		s.arm(t)
+	}
+}
 
 // Deadline implements shard.Machine.
 func (s *Shard) Deadline() int64 {

@@ -174,6 +174,8 @@ type transaction struct {
 	// notBeforeMs holds Tick back after an append has failed.
 	notBeforeMs int64
 	parked      []parked
+	// shiftMs is by how much the clock was set since the transaction began.
+	shiftMs int64
 
 	atMs  int64 // In the queue of deadlines.
 	index int
@@ -184,7 +186,7 @@ func (t *transaction) nextDeadline(s *Settings) int64 {
 	next := shard.NoDeadline
 	switch {
 	case t.state == Ongoing:
-		next = t.startMs + int64(t.timeoutMs)
+		next = t.startMs + int64(t.timeoutMs) + t.shiftMs
 	case !t.state.ending():
 		next = t.lastUpdateMs + s.Expiration.Milliseconds()
 	case !t.sending:
