@@ -3,6 +3,7 @@ package commitlog_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +30,12 @@ type sweep struct {
 	values  []string // By offset, as far as the log took them.
 	durable kafka.Offset
 	start   kafka.Offset
+	txn     sweptTxn
+	aborted []sweptTxn
 }
+
+// sweptTxn is a transaction of the story; none is open if first is negative.
+type sweptTxn struct{ first, marker kafka.Offset }
 
 func (s *sweep) config() commitlog.Config {
 	c := commitlog.DefaultConfig()
@@ -53,8 +59,15 @@ func (s *sweep) run() bool {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	s.txn.first = kafka.NoOffset
 	for i := range 12 {
 		s.append(i)
+		switch i {
+		case 1, 4, 8:
+			s.appendInTxn()
+		case 3, 5:
+			s.abort()
+		}
 		switch i % 4 {
 		case 0:
 			_ = s.journal.Round(false)
@@ -68,6 +81,7 @@ func (s *sweep) run() bool {
 	for i := range 4 {
 		s.append(20 + i)
 	}
+	s.abort()
 	_ = s.journal.Round(true)
 	if err := s.log.DeleteRecords(min(4, s.durable)); err == nil {
 		s.start = max(s.start, min(4, s.durable))
@@ -90,6 +104,66 @@ func (s *sweep) append(i int) {
 	s.values = append(s.values, value)
 }
 
+// appendInTxn appends a batch to producer 7's transaction.
+func (s *sweep) appendInTxn() {
+	end, needed, err := s.log.BeginVerification(7, 0)
+	if err != nil {
+		return
+	}
+	b := record.NewBuilder(record.CodecNone, 0)
+	b.SetProducer(7, 0, record.NoSequence) // As a coordinator's, which needs no order.
+	b.SetTransactional()
+	b.Append(1000, nil, []byte("in transaction"), nil)
+	batch, _, err := record.Next(b.Build())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	v := commitlog.Verification{Verified: needed, LogEnd: end}
+	info, err := s.log.AppendVerified([]record.Batch{batch}, 1, v, time.UnixMilli(2000))
+	if err != nil {
+		return
+	}
+	if s.txn.first < 0 {
+		s.txn.first = info.BaseOffset
+	}
+	s.values = append(s.values, "in transaction")
+}
+
+// abort ends producer 7's transaction.
+func (s *sweep) abort() {
+	info, _, err := s.log.AppendMarkers([]commitlog.Marker{{ProducerID: 7}}, 1, time.UnixMilli(2000))
+	if err != nil {
+		return
+	}
+	s.values = append(s.values, string(make([]byte, 6))) // A marker of coordinator epoch 0.
+	if s.txn.first >= 0 {
+		s.txn.marker = info.BaseOffset
+		s.aborted = append(s.aborted, s.txn)
+	}
+	s.txn.first = kafka.NoOffset
+}
+
+// verifyTxns checks that what was durably aborted is known to be, and that nothing of
+// an open transaction is stable.
+func (s *sweep) verifyTxns(what string, l *commitlog.Log) {
+	end := l.LogEndOffset()
+	for _, x := range s.aborted {
+		if x.marker >= s.durable || x.marker < l.LogStartOffset() {
+			continue
+		}
+		txns, err := l.AbortedTxns(max(x.first, l.LogStartOffset()), x.marker+1)
+		known := slices.ContainsFunc(txns, func(a commitlog.AbortedTxn) bool {
+			return a.ProducerID == 7 && a.FirstOffset == x.first && a.LastOffset == x.marker
+		})
+		if err != nil || !known {
+			s.t.Fatalf("%s: the transaction of [%d, %d] was aborted, and the log says %+v, %v", what, x.first, x.marker, txns, err)
+		}
+	}
+	if first := s.txn.first; first >= 0 && first < s.durable && l.StableBelow(end) > max(first, l.LogStartOffset()) {
+		s.t.Fatalf("%s: stable below %d, and a transaction is open from %d on", what, l.StableBelow(end), first)
+	}
+}
+
 func (s *sweep) truncate(to kafka.Offset) {
 	if to < 0 {
 		return
@@ -104,6 +178,9 @@ func (s *sweep) truncate(to kafka.Offset) {
 		s.values = s.values[:to]
 	} else if int(end) < len(s.values) {
 		s.values = s.values[:end]
+	}
+	if s.txn.first >= kafka.Offset(len(s.values)) {
+		s.txn.first = kafka.NoOffset
 	}
 }
 
@@ -123,6 +200,7 @@ func (s *sweep) verify(what string, disk *memfs.FS, lost bool) {
 	if err := l.Err(); err != nil {
 		s.t.Fatalf("%s: log is offline after a restart: %v", what, err)
 	}
+	s.verifyTxns(what, l)
 	start, end := l.LogStartOffset(), l.LogEndOffset()
 	if end < s.durable || start < s.start || start > max(s.durable, s.start) {
 		s.t.Fatalf("%s: log has [%d, %d), durable below %d, started at %d", what, start, end, s.durable, s.start)

@@ -103,9 +103,6 @@ func (l *Log) AppendMarkers(
 	return info, refused, nil
 }
 
-// maxMarkers are appended at once; segments are larger.
-const maxMarkers = 256
-
 // appendMarkersLocked appends markers of different producers.
 func (l *Log) appendMarkersLocked(ms []Marker, epoch kafka.LeaderEpoch, nowMs int64) (AppendInfo, []error, error) {
 	if err := l.readyLocked(); err != nil {
@@ -142,7 +139,7 @@ func (l *Log) appendMarkersLocked(ms []Marker, epoch kafka.LeaderEpoch, nowMs in
 	}
 	info.LastOffset = next - 1
 	for len(bs) > 0 {
-		n := min(len(bs), maxMarkers)
+		n := fitting(bs, cfg.SegmentBytes)
 		if err := l.appendLocked(bs[:n], cfg, nowMs); err != nil {
 			return info, nil, err
 		}
