@@ -31,6 +31,7 @@ func (c Config) settled() (Config, error) {
 	if c.Rack != "" {
 		s["broker.rack"] = c.Rack
 	}
+	c.Rack = s["broker.rack"]
 	if dir, ok := s["log.dirs"]; ok && dir != c.DataDir {
 		return c, fmt.Errorf("log.dirs is %q and the data directory is %q: set the one with --data-dir "+
 			"and leave log.dirs out", dir, c.DataDir)

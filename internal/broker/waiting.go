@@ -60,7 +60,7 @@ func (b *Broker) compareVoters() {
 		return
 	}
 	told, known := slices.Sorted(maps.Keys(b.cluster.voters)), b.quorum.Status().Voters
-	if !slices.Equal(told, known) {
+	if len(known) > 0 && !slices.Equal(told, known) { // Who joins knows none.
 		b.log.Warn("the metadata in the data directory knows other voters than --voters: those that it knows count, and "+
 			"--voters says only where they are", "known", known, "told", told)
 	}

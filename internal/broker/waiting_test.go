@@ -11,7 +11,7 @@ import (
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
 
-// voter is broker 1 of some voters, of which no other runs.
+// voter is a broker beside voters of which no other than it runs.
 type voter struct {
 	*broker.Broker
 	log   lines
@@ -19,7 +19,7 @@ type voter struct {
 	ended chan error
 }
 
-func startVoter(t *testing.T, disk *memfs.FS, voters int) *voter {
+func startVoter(t *testing.T, disk *memfs.FS, id int32, voters int) *voter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -28,7 +28,7 @@ func startVoter(t *testing.T, disk *memfs.FS, voters int) *voter {
 	all := []broker.Voter{{ID: 1, Address: l.Addr().String()}, {ID: 2, Address: "127.0.0.1:1"}, {ID: 3, Address: "127.0.0.1:1"}}
 	v := &voter{ended: make(chan error, 1)}
 	v.Broker, err = broker.New(t.Context(), broker.Config{
-		FS: disk, Listen: "127.0.0.1:0", NodeID: 1, ClusterListener: l, Voters: all[:voters],
+		FS: disk, Listen: "127.0.0.1:0", NodeID: id, ClusterListener: l, Voters: all[:voters],
 		Logger: slog.New(slog.NewTextHandler(&v.log, nil)),
 	})
 	if err != nil {
@@ -48,24 +48,30 @@ func (v *voter) end(t *testing.T) {
 	}
 }
 
-// TestAStartSaysWhatItWaitsFor: the first of three voters to start waits for the others, and does not look as if it hung.
+// TestAStartSaysWhatItWaitsFor: the first of three voters to start waits for the others, and so does who is to join them;
+// they do not look as if they hung.
 func TestAStartSaysWhatItWaitsFor(t *testing.T) {
-	v := startVoter(t, memfs.New(), 3)
-	for end := time.Now().Add(20 * time.Second); len(v.log.with("waiting for the other voters")) == 0; {
-		if time.Now().After(end) {
-			t.Error("no line in the log")
-			break
+	for _, id := range []int32{1, 9} {
+		v := startVoter(t, memfs.New(), id, 3)
+		for end := time.Now().Add(20 * time.Second); len(v.log.with("waiting for the other voters")) == 0; {
+			if time.Now().After(end) {
+				t.Error("no line in the log")
+				break
+			}
+			<-time.After(10 * time.Millisecond)
 		}
-		<-time.After(10 * time.Millisecond)
+		if told := v.log.with("knows other voters"); len(told) > 0 {
+			t.Errorf("a new broker %d is told of others: %q", id, told)
+		}
+		v.end(t)
 	}
-	v.end(t)
 }
 
 // TestVotersOfTheDirectoryCount: who adds voters to the flags of a broker that was alone is told that it takes more.
 func TestVotersOfTheDirectoryCount(t *testing.T) {
 	disk := memfs.New()
 	for _, voters := range []int{1, 3} {
-		v := startVoter(t, disk, voters)
+		v := startVoter(t, disk, 1, voters)
 		select {
 		case <-v.Ready():
 		case err := <-v.ended:

@@ -157,7 +157,10 @@ func TestStartRefuses(t *testing.T) {
 		{[]string{"--set", "num.partitions=none"}, "num.partitions"},
 		{[]string{"--voters", "1@a:1,2@b:1"}, "names two brokers"},
 		{[]string{"--voters", "1@a:1,1@b:1,3@c:1"}, "names broker 1 twice"},
+		{[]string{"--voters", "1@a:1,2@a:1,3@c:1"}, "gives the brokers 1 and 2 the same address"},
 		{[]string{"--voters", "a:1"}, "want ID@HOST:PORT"},
+		{[]string{"--set", "node.id=x"}, "node.id"},
+		{[]string{"--set", "node.id=0"}, "above zero"},
 		{[]string{"--voters", "1@a:0"}, "want ID@HOST:PORT"},
 		{[]string{"--cluster-listen", "nowhere"}, "want HOST:PORT"},
 		{[]string{"--cluster-listen", "0.0.0.0:9093"}, "does not say where the other"},
@@ -183,6 +186,14 @@ func TestStartRefuses(t *testing.T) {
 		if s.code != 2 || s.ran || !strings.Contains(s.stderr.String(), c.want) {
 			t.Errorf("%v: code %d, want 2 and %q in\n%s", c.args, s.code, c.want, &s.stderr)
 		}
+	}
+}
+
+// TestStartTakesSettingsForFlags: a setting that means the same as a flag is not ignored.
+func TestStartTakesSettingsForFlags(t *testing.T) {
+	s := startWith(t, []string{"STRANDLINE_SET_BROKER_RACK=b"}, newFakeBroker(), "--set", "node.id=7")
+	if s.code != 0 || s.options.NodeID != 7 || s.options.Rack != "b" {
+		t.Errorf("code %d, node %d in rack %q\n%s", s.code, s.options.NodeID, s.options.Rack, &s.stderr)
 	}
 }
 

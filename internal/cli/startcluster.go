@@ -27,6 +27,10 @@ func (s *startFlags) joinCluster() error {
 		if slices.ContainsFunc(voters, func(other Voter) bool { return other.NodeID == v.NodeID }) {
 			return usagef("--voters names broker %d twice", v.NodeID).hint("%s", votersHint)
 		}
+		if i := slices.IndexFunc(voters, func(other Voter) bool { return other.Address == v.Address }); i >= 0 {
+			return usagef("--voters gives the brokers %d and %d the same address, %s", voters[i].NodeID, v.NodeID, v.Address).
+				hint("%s", votersHint)
+		}
 		voters = append(voters, v)
 	}
 	self := slices.IndexFunc(voters, func(v Voter) bool { return v.NodeID == s.broker.NodeID })

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -38,6 +39,9 @@ func (s *startFlags) resolve(a *app, cmd *cobra.Command) error {
 	if err := s.checkTwice(cmd.Flags()); err != nil {
 		return err
 	}
+	if err := s.adopt(); err != nil {
+		return err
+	}
 	if s.inMemory {
 		if cmd.Flags().Changed("data-dir") {
 			return usagef("--in-memory and --data-dir %s exclude each other", s.broker.DataDir)
@@ -65,6 +69,21 @@ func (s *startFlags) checkTwice(flags *pflag.FlagSet) error {
 			return usagef("--%s and the setting %s (%s) say the same thing: give one", flag, setting,
 				s.settingFrom[setting])
 		}
+	}
+	return nil
+}
+
+// adopt takes what a broker is told by flags from settings that mean the same.
+func (s *startFlags) adopt() error {
+	if rack, ok := s.broker.Settings["broker.rack"]; ok {
+		s.broker.Rack = rack
+	}
+	if text, ok := s.broker.Settings["node.id"]; ok {
+		id, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return usagef("the setting node.id (%s) is %q: want a number", s.settingFrom["node.id"], text)
+		}
+		s.broker.NodeID = int32(id)
 	}
 	return nil
 }
