@@ -153,6 +153,9 @@ func startCluster(t *testing.T, change func(*quorum.Options)) *cluster {
 	return c
 }
 
+// address is where a node would be reached.
+func address(id kafka.BrokerID) string { return fmt.Sprint("node-", id) }
+
 // start runs a node on its disk.
 func (c *cluster) start(id kafka.BrokerID) {
 	c.t.Helper()
@@ -160,12 +163,12 @@ func (c *cluster) start(id kafka.BrokerID) {
 	c.machines[id] = &stagedList{}
 	opt := quorum.Options{
 		FS: c.disks[id], Dir: "quorum", NodeID: id, Voters: []kafka.BrokerID{0, 1, 2},
-		Machine: c.machines[id], Transport: p,
+		Machine: c.machines[id], Transport: p, Address: address(id),
 	}
 	if c.change != nil {
 		c.change(&opt)
 	}
-	p.self = quorum.Member{ID: id, Directory: opt.Directory}
+	p.self = quorum.Member{ID: id, Directory: opt.Directory, Address: opt.Address}
 	n := start(c.t, opt)
 	go p.run(c.t.Context())
 	c.net.mu.Lock()

@@ -161,9 +161,16 @@ func TestVoterWithADamagedLog(t *testing.T) {
 				mustAdd(t, n, "a", "b")
 				c.agree()
 				victim, third := (id+1)%3, (id+2)%3
-				for known := false; !known; advance(10 * time.Millisecond) {
+				known := false
+				for range 1000 {
 					m, _ := c.net.nodes[third].Member(victim)
-					known = m.Directory != [16]byte{}
+					if known = m.Directory != [16]byte{}; known {
+						break
+					}
+					advance(10 * time.Millisecond)
+				}
+				if !known {
+					t.Fatal("the directory of a voter is not known after 10 s")
 				}
 				c.halt(victim)
 				damage(t, c.disks[victim])
@@ -185,7 +192,7 @@ func TestVoterWithADamagedLog(t *testing.T) {
 				}
 				c.agree()
 				_, n = c.leader()
-				again := quorum.Member{ID: victim, Directory: c.net.directories[victim]}
+				again := quorum.Member{ID: victim, Directory: c.net.directories[victim], Address: address(victim)}
 				if err := n.AddVoter(t.Context(), again); err != nil {
 					t.Fatal(err)
 				}
