@@ -320,9 +320,10 @@ func TestThrottle(t *testing.T) {
 	for name, list := range map[string]func(*partition.Settings){
 		"at the leader": func(s *partition.Settings) {
 			s.LeaderThrottled.Some = []partition.ThrottledReplica{{Partition: 0, Broker: 1}}
+			s.FollowerThrottled.Some = []partition.ThrottledReplica{{Partition: 0, Broker: 2}}
 		},
 		"at the follower": func(s *partition.Settings) {
-			s.FollowerThrottled.Some = []partition.ThrottledReplica{{Partition: 0, Broker: 3}}
+			s.FollowerThrottled.All = true
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -112,6 +112,40 @@ func TestISRChanges(t *testing.T) {
 	}
 }
 
+// An election counts on the broker that it made the leader, as unclean where that was
+// neither in sync nor eligible.
+func TestElections(t *testing.T) {
+	was := metadata.Partition{
+		Replicas: []kafka.BrokerID{1, 2, 3}, ISR: []kafka.BrokerID{2}, Leader: 2, Eligible: []kafka.BrokerID{3},
+	}
+	elected := func(leader kafka.BrokerID) metadata.Partition {
+		p := was
+		p.Leader, p.ISR, p.Eligible, p.LeaderEpoch = leader, []kafka.BrokerID{leader}, nil, 1
+		return p
+	}
+	for _, c := range []struct {
+		self           kafka.BrokerID
+		after          metadata.Partition
+		clean, unclean uint64
+	}{
+		{1, elected(1), 0, 1},
+		{3, elected(3), 1, 0},
+		{2, elected(3), 0, 0},
+		{2, elected(2), 0, 0},
+		{3, elected(kafka.NoBroker), 0, 0},
+	} {
+		var e metrics.Events
+		e.Follow(c.self, metadata.Delta{Topics: []metadata.TopicChange{{
+			Old: &metadata.Topic{Name: "t", Partitions: []metadata.Partition{was}},
+			New: &metadata.Topic{Name: "t", Partitions: []metadata.Partition{c.after}},
+		}}})
+		const name = "strandline_leader_elections_total"
+		if clean, unclean := e.Count(name+" clean"), e.Count(name+" unclean"); clean != c.clean || unclean != c.unclean {
+			t.Errorf("broker %d, leader %d: %d clean and %d unclean", c.self, c.after.Leader, clean, unclean)
+		}
+	}
+}
+
 // Streams go through the counter as they are written, and a handler that panics
 // is counted too.
 func TestHTTPCounterIsTransparent(t *testing.T) {

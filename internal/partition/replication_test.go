@@ -29,6 +29,7 @@ type cluster struct {
 	state metadata.Partition
 	// minInSync counts from the next change of the metadata on.
 	minInSync int
+	losing    func(p *partition.Partition, from, to kafka.Offset)
 }
 
 // node is one broker of a cluster.
@@ -80,6 +81,11 @@ func (c *cluster) start(id kafka.BrokerID, disk *memfs.FS) *node {
 		},
 		Wants: func(p *partition.Partition) { n.wants = append(n.wants, p) },
 		Moved: func(*partition.Partition) { n.moved++ },
+		Losing: func(p *partition.Partition, from, to kafka.Offset) {
+			if c.losing != nil {
+				c.losing(p, from, to)
+			}
+		},
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.t.Context()))
 	ended := make(chan error, 1)
@@ -643,6 +649,7 @@ func TestSettled(t *testing.T) {
 // the high watermark goes down with the log.
 func TestUncleanElection(t *testing.T) {
 	c := newCluster(t, 1, 2, 3)
+	var told []string
 	c.produce(1, "a")
 	c.fetch(2)
 	c.fetch(3)
@@ -653,7 +660,13 @@ func TestUncleanElection(t *testing.T) {
 	c.watermark(2, 2)
 	c.elect(3, 3)
 	c.produceAlone(3, "b")
+	c.losing = func(p *partition.Partition, from, to kafka.Offset) {
+		told = append(told, fmt.Sprint(from, " to ", to, " of ", p.Log().LogEndOffset()))
+	}
 	cuts := c.fetch(2)
+	if want := "[1 to 2 of 2]"; fmt.Sprint(told) != want {
+		t.Errorf("told of the loss before the cut: %v, want %s", told, want)
+	}
 	if len(cuts) != 1 || !cuts[0].Lost() || cuts[0].To != 1 || cuts[0].LostFrom != 2 {
 		t.Errorf("cut %+v", cuts)
 	}
