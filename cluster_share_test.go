@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/strandline/strandline/internal/certs/certstest"
 	"github.com/strandline/strandline/strandlinetest"
 )
 
@@ -183,4 +184,22 @@ func findCoordinator(t *testing.T, cl *kgo.Client, group string) int32 {
 		return resp.Coordinators[0].NodeID
 	}
 	return resp.NodeID
+}
+
+// With TLS between brokers, what goes on over HTTP goes through it.
+func TestHTTPOnAnyNodeOverTLS(t *testing.T) {
+	c := startWebCluster(t, withClusterTLS(certstest.New(t).Issue([]string{"127.0.0.1"})))
+	c.createTopic("t", 3, 1)
+	for id, node := range c.nodes {
+		for round := range 3 {
+			for p := range 3 {
+				value := fmt.Sprintf("%d at %d, %d", p, id, round)
+				at := node.produce("t", fmt.Sprintf(`{"value_text":%q,"partition":%d}`, value, p))
+				got := node.consume("t", fmt.Sprintf("partition=%d&offset=%d&text=true", p, at.Offset))
+				if len(got.Records) != 1 || got.Records[0].ValueText != value {
+					t.Errorf("%s: %+v", value, got)
+				}
+			}
+		}
+	}
 }
