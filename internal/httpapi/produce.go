@@ -25,6 +25,7 @@ import (
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/refusal"
 	"github.com/strandline/strandline/internal/topics"
 )
 
@@ -312,7 +313,7 @@ func (c *produceCall) answer(w http.ResponseWriter) error {
 			out = append(r.appendResult(append(out, '{')), '}')
 			continue
 		}
-		_, problem := problemOf(r.err)
+		_, problem := problemOf(r.refused())
 		if c.inside {
 			out = appendJSON(out, insideBody{insideProblem{problem, undone(r.refused())}})
 			continue
@@ -331,8 +332,14 @@ func (c *produceCall) answer(w http.ResponseWriter) error {
 // refused is why the record is not acknowledged; a doubtError if it may have been
 // appended.
 func (r *produceRecord) refused() error {
-	if r.part == nil {
+	switch {
+	case r.part == nil:
 		return r.err
+	case movedCode(refusal.CodeOf(r.err)):
+		return &doubtError{&kafka.Error{
+			Code: refusal.CodeOf(r.err), Message: "the partition has another leader since the record was written, and it is not " +
+				"known whether that one has it: an idempotency_key makes it safe to try again",
+		}}
 	}
 	return &doubtError{r.err}
 }
