@@ -15,9 +15,9 @@ import (
 
 // describedQuorum is who decides on the cluster's metadata, as its leader sees it.
 type describedQuorum struct {
-	Leader        int32             `json:"leader"` // -1 if there is none.
-	Term          int32             `json:"term"`
-	HighWatermark int64             `json:"high_watermark"`
+	Leader        int32          `json:"leader"` // -1 if there is none.
+	Term          int32          `json:"term"`
+	HighWatermark int64          `json:"high_watermark"`
 	Voters        []quorumMember `json:"voters"`
 	Learners      []quorumMember `json:"learners"`
 }

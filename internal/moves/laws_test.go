@@ -103,6 +103,14 @@ func TestDrainLaws(t *testing.T) {
 			if held && len(p.Replicas) <= staying {
 				t.Fatalf("%s at %v is stuck, with %d brokers that stay", p.TopicPartition, p.Replicas, staying)
 			}
+			if was := partitionOf(c, p.TopicPartition); held && !slices.Equal(sorted(p.Replicas), sorted(was.Replicas)) {
+				t.Fatalf("%s is stuck, and went from %v to %v", p.TopicPartition, was.Replicas, p.Replicas)
+			}
+			up := func(id kafka.BrokerID) bool { return c.Brokers[id-1].Available && !slices.Contains(away, id) }
+			if was := partitionOf(c, p.TopicPartition); slices.Contains(away, was.Replicas[0]) &&
+				slices.ContainsFunc(p.Replicas, up) && !up(p.Replicas[0]) {
+				t.Fatalf("%s at %v prefers one that is down", p.TopicPartition, p.Replicas)
+			}
 			stays := slices.ContainsFunc(p.Replicas, func(id kafka.BrokerID) bool { return !slices.Contains(away, id) })
 			if stays && slices.Contains(away, p.Replicas[0]) {
 				t.Fatalf("%s at %v still prefers one that is left", p.TopicPartition, p.Replicas)
@@ -196,3 +204,10 @@ func checkLeaders(t *rapid.T, c *moves.Cluster) {
 		}
 	}
 }
+
+func partitionOf(c *moves.Cluster, tp kafka.TopicPartition) moves.Partition {
+	i := slices.IndexFunc(c.Partitions, func(p moves.Partition) bool { return p.TopicPartition == tp })
+	return c.Partitions[i]
+}
+
+func sorted(ids []kafka.BrokerID) []kafka.BrokerID { return slices.Sorted(slices.Values(ids)) }
