@@ -70,6 +70,26 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
+// BenchmarkAppendIdempotent has the building of the batch in it.
+func BenchmarkAppendIdempotent(b *testing.B) {
+	d := benchDir(b, b.TempDir())
+	l := benchLog(b, d, 1)
+	builder := record.NewBuilder(record.CodecNone, 0)
+	value, sequence := make([]byte, 100), int32(0)
+	batches := make([]record.Batch, 1)
+	b.ReportAllocs()
+	for b.Loop() {
+		builder.SetProducer(7, 0, sequence)
+		builder.Append(1000, nil, value, nil)
+		batches[0], _, _ = record.Next(builder.Build())
+		if _, err := l.AppendAsLeader(batches, 1, time.UnixMilli(2000)); err != nil {
+			b.Fatal(err)
+		}
+		sequence++
+	}
+	_ = d.Close(false)
+}
+
 func BenchmarkRead(b *testing.B) {
 	d := benchDir(b, b.TempDir())
 	l := benchLog(b, d, 1)
