@@ -43,6 +43,7 @@ type consume struct {
 	count         int64
 	follow        bool
 	idle          time.Duration
+	isolation     string
 	uncommitted   bool
 	topics        []string
 	fromPosition  position
@@ -77,8 +78,13 @@ func newConsume(a *app) *cobra.Command {
 	f.Int64VarP(&c.count, "count", "n", 0, "end after this `number` of records")
 	f.BoolVar(&c.follow, "follow", false, "wait for new records (default on a terminal)")
 	f.DurationVar(&c.idle, "idle", 0, "end when no record has come for this long")
+	f.StringVar(&c.isolation, "isolation", readCommitted,
+		"which records of transactions to print: `read_committed or read_uncommitted`")
 	f.BoolVar(&c.uncommitted, "uncommitted", false,
-		"print records of open and aborted transactions too")
+		"print records of open and aborted transactions too: --isolation read_uncommitted")
+	cmd.MarkFlagsMutuallyExclusive("isolation", "uncommitted")
+	_ = cmd.RegisterFlagCompletionFunc("isolation", cobra.FixedCompletions(
+		[]string{readCommitted, readUncommitted}, cobra.ShellCompDirectiveNoFileComp)) // The flag is there.
 	cmd.MarkFlagsMutuallyExclusive("group", "partition")
 	cmd.MarkFlagsMutuallyExclusive("group", "until")
 	_ = cmd.RegisterFlagCompletionFunc("group", a.completeGroups(-1)) // The flag is there.
@@ -108,6 +114,12 @@ func (c *consume) run(cmd *cobra.Command) error {
 }
 
 // check reads the flags.
+// The values of --isolation, as Kafka's tools have them.
+const (
+	readCommitted   = "read_committed"
+	readUncommitted = "read_uncommitted"
+)
+
 func (c *consume) check(followGiven bool) error {
 	var err error
 	if c.fromPosition, err = parsePosition(c.from, c.now()); err != nil {
@@ -122,6 +134,13 @@ func (c *consume) check(followGiven bool) error {
 			return usagef("--follow goes on and --until ends: choose one")
 		}
 		c.untilPosition = &until
+	}
+	switch c.isolation {
+	case readCommitted:
+	case readUncommitted:
+		c.uncommitted = true
+	default:
+		return usagef("--isolation %s: want %s or %s", c.isolation, readCommitted, readUncommitted)
 	}
 	if c.count < 0 {
 		return usagef("--count %d: want a number of records", c.count)

@@ -212,6 +212,9 @@ func batchFlags(b record.Batch) string {
 	}
 	if b.IsControl() {
 		flags = append(flags, "control")
+		if m, ok, err := b.EndMarker(); err == nil && ok {
+			flags = append(flags, endOfTransaction(m))
+		}
 	}
 	if b.TimestampType() == record.LogAppendTime {
 		flags = append(flags, "log-append-time")
@@ -219,9 +222,22 @@ func batchFlags(b record.Batch) string {
 	return strings.Join(flags, ",")
 }
 
+// endOfTransaction is the word for what a marker says.
+func endOfTransaction(m record.EndMarker) string {
+	if m.Commit {
+		return "commit"
+	}
+	return "abort"
+}
+
+// dumpRecords prints the records of a batch. The marker at the end of a transaction is
+// no record of the topic.
 func (d *logDump) dumpRecords(p *logPartition, _ logSegment, b storedBatch) error {
 	if err := b.CheckCRC(); err != nil {
 		return &brokenError{position: b.position, left: int64(b.Size()), reason: err.Error()}
+	}
+	if b.IsControl() {
+		return nil
 	}
 	var line []byte
 	for r, err := range b.Records(maxRecordBytes) {

@@ -124,6 +124,7 @@ type logCheck struct {
 	first []epochStart      // Where each epoch begins, as the batches say.
 	quick bool
 	d     record.Decompressor
+	txns  txnCheck
 }
 
 type epochStart struct {
@@ -167,7 +168,10 @@ func (c *logCheck) segment(s logSegment, last bool) error {
 	if err := c.offsetIndex(s, positions); err != nil {
 		return err
 	}
-	return c.timeIndex(s)
+	if err := c.timeIndex(s); err != nil {
+		return err
+	}
+	return c.txnIndex(s, last)
 }
 
 type offsetRange struct{ base, last kafka.Offset }
@@ -198,6 +202,7 @@ func (c *logCheck) batch(s logSegment, b storedBatch) {
 	if !c.quick {
 		c.records(s, b)
 	}
+	c.txns.batch(b.Batch)
 	l.Records += int64(b.RecordCount())
 	l.End = b.LastOffset() + 1
 }

@@ -21,6 +21,7 @@ const (
 	logSuffix       = ".log"
 	indexSuffix     = ".index"
 	timeIndexSuffix = ".timeindex"
+	txnIndexSuffix  = ".txnindex"
 	epochsName      = "leader-epoch-checkpoint"
 	topicsDirName   = "topics"
 	metaFileName    = "meta.properties"
