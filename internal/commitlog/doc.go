@@ -2,7 +2,7 @@
 // Dir, the data directory that all logs of a broker share.
 //
 // A log is a list of segments, each a .log file with record batches in Kafka's
-// format and two sparse indexes. Only the last segment, the active one, grows.
+// format and two sparse indexes; where transactions were aborted, a list of those. Only the last segment, the active one, grows.
 //
 //	logStartOffset              recoveryPoint   durableEnd   logEndOffset
 //	|--- sealed segments ---|--- active segment ----------------|
@@ -15,6 +15,8 @@
 //	what the checkpoint on disk vouches for is in the segments, synced
 //	an append that failed has left nothing behind
 //	a log that nobody wrote to has no file and no open handle
+//	what began below a high watermark, and had not ended below it, is known to
+//	be undecided before that high watermark is reached (stability.go)
 //
 // It is assumed that batches given to AppendAsLeader were validated (package
 // record), and that no append runs while its caller truncates.

@@ -280,6 +280,7 @@ func FormatFacts() map[string][]string {
 		"index.md": {
 			fmt.Sprintf("`.index`, %d bytes an entry", offsetEntrySize),
 			fmt.Sprintf("`.timeindex`, %d bytes an entry", timeEntrySize),
+			fmt.Sprintf("`%s`, %d bytes an entry", txnIndexSuffix, txnEntrySize),
 			fmt.Sprintf("%d entries", maxTailEntries), fmt.Sprintf("%d MiB", tidyBytes>>20),
 		},
 		"meta.md": {

@@ -23,6 +23,11 @@
 // owner decodes the newest snapshot at or below the new end and updates the
 // table with the batches from there on (docs/format/producer-snapshot.md).
 //
+// A transaction begins with its producer's first transactional batch and ends with a
+// marker. Check lets one begin only on the word of its coordinator, and only if no
+// marker of the producer came after that was asked for: a batch that was held up until
+// its transaction was aborted would begin another, which nobody would end (KIP-890).
+//
 // A Table has one owner at a time, the log under its write lock. Deliberately
 // absent: reading batches (commitlog), and deciding what to do about an unknown
 // producer other than by Options.

@@ -30,8 +30,8 @@
 // stamped, a Builder, a Compressor and a Decompressor have one owner at a time.
 //
 // Deliberately absent: message formats v0 and v1 (no client of Kafka 4 sends
-// them), offsets assignment (commitlog), and the meaning of control records
-// beyond their type (txn). The one package-level state is a pool of
+// them), offsets assignment (commitlog), and what the end of a transaction, which
+// a control batch is, means to others (producerstate). The one package-level state is a pool of
 // Decompressors, because their tables are dear and a broker validates on many
 // connections; who wants none of it owns a Decompressor.
 package record
