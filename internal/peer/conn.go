@@ -280,17 +280,20 @@ func (c *Conn) try(ctx context.Context, a *attempt, pause time.Duration, hasten 
 // tell logs what is wrong with the security of a connection, once: nothing of it mends
 // itself, and all that needs the connection says no more than that it is down.
 func (c *Conn) tell(err error) {
-	text := ""
-	if errors.Is(err, errTLS) || isCause(err, Rejected) || isCause(err, Garbled) {
-		text = err.Error()
+	what := ""
+	switch {
+	case errors.Is(err, errTLS), isCause(err, Rejected):
+		what = "TLS: " + certs.Explain(err) // The error itself has ports in it that differ each time.
+	case isCause(err, Garbled):
+		what = Garbled.String()
+	case err != nil:
+		return // It is not there: no news.
 	}
 	c.mu.Lock()
-	news := text != c.said && (text != "" || err == nil)
-	if news {
-		c.said = text
-	}
+	news := what != c.said
+	c.said = what
 	c.mu.Unlock()
-	if news && text != "" {
+	if news && what != "" {
 		c.opt.Logger.Warn("no connection to another broker", "error", err)
 	}
 }

@@ -52,7 +52,7 @@ func Identify(o Options, joined bool) (id [16]byte, err error) {
 	if damage == nil && !errors.As(s.soundness(scanErr, joined && !renewed), &damage) {
 		return id, nil // What else is wrong, Open will meet with.
 	}
-	if !s.othersDecide(o) {
+	if s.node != 0 && s.node != raftID(o.NodeID) || !s.othersDecide(o) {
 		return id, err
 	}
 	if id, err = giveUp(o); err != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -31,7 +32,7 @@ type CA struct {
 func New(t testing.TB) *CA {
 	t.Helper()
 	ca := &CA{t: t, dir: t.TempDir()}
-	template := ca.template()
+	template := ca.template("test CA")
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
 	ca.key = ca.newKey()
@@ -58,7 +59,7 @@ func (ca *CA) Pool() *x509.CertPool {
 // connection, and returns its files and the CA's. A change may make it another.
 func (ca *CA) Issue(hosts []string, changes ...func(*x509.Certificate)) certs.Files {
 	ca.t.Helper()
-	template := ca.template()
+	template := ca.template("test")
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	for _, h := range hosts {
@@ -82,11 +83,12 @@ func (ca *CA) Issue(hosts []string, changes ...func(*x509.Certificate)) certs.Fi
 	}
 }
 
-func (ca *CA) template() *x509.Certificate {
+// template has a name, without which OpenSSL finds no issuer.
+func (ca *CA) template(name string) *x509.Certificate {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
 	ca.must(err)
 	return &x509.Certificate{
-		SerialNumber: serial, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
 	}
 }
 
