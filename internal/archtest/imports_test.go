@@ -22,7 +22,7 @@ func mayImport() map[string][]string {
 	}
 	return map[string][]string{
 		"cmd/strandline": append(in("cli"), "."),
-		"strandlinetest": in(".", "broker", "kafka", "metadata", "netx", "vfs", "vfs/errorfs", "vfs/memfs", "vfs/osfs"),
+		"strandlinetest": append(in("broker", "kafka", "metadata", "netx", "vfs", "vfs/errorfs", "vfs/memfs", "vfs/osfs"), "."),
 		".":              in("broker", "certs", "config", "kafka", "netx", "vfs", "vfs/memfs", "vfs/osfs"),
 
 		"internal/cli": in("certs", "commitlog", "config", "durability", "group", "kafka", "metadata", "moves",
