@@ -25,6 +25,16 @@ func (k *talk) newTransactional(id string) transactional {
 	return transactional{id, resp.ProducerID, resp.ProducerEpoch}
 }
 
+// transacted returns a topic for transactions alone: markers come when they come.
+func (k *talk) transacted() string {
+	k.t.Helper()
+	const name = "transacted"
+	if k.w.plane.Image().Topic(name) == nil {
+		k.w.createTopic(name, 2)
+	}
+	return name
+}
+
 // add has a partition join the transaction, as a client of before KIP-890 does.
 func (k *talk) add(x transactional, topic string, partition int32) {
 	k.t.Helper()
@@ -39,17 +49,17 @@ func tryAddPartitionsToTxn(k *talk) {
 	x := k.newTransactional(k.name("add"))
 	req := kmsg.NewPtrAddPartitionsToTxnRequest()
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch = x.id, x.pid, x.epoch
-	req.Topics = []kmsg.AddPartitionsToTxnRequestTopic{{Topic: "seeded", Partitions: []int32{0, 1}}}
+	req.Topics = []kmsg.AddPartitionsToTxnRequestTopic{{Topic: k.transacted(), Partitions: []int32{0, 1}}}
 	one := kmsg.AddPartitionsToTxnRequestTransaction{
 		TransactionalID: x.id, ProducerID: x.pid, ProducerEpoch: x.epoch,
-		Topics: []kmsg.AddPartitionsToTxnRequestTransactionTopic{{Topic: "seeded", Partitions: []int32{0, 1}}},
+		Topics: []kmsg.AddPartitionsToTxnRequestTransactionTopic{{Topic: k.transacted(), Partitions: []int32{0, 1}}},
 	}
 	req.Transactions = []kmsg.AddPartitionsToTxnRequestTransaction{one}
 	codes := codesIn(k.works(req))
 	if k.version >= 4 {
 		k.equal("codes", len(codes), 3) // The answer has one of its own.
 		req.Transactions[0].Topics = []kmsg.AddPartitionsToTxnRequestTransactionTopic{
-			{Topic: "seeded", Partitions: []int32{0, 9}},
+			{Topic: k.transacted(), Partitions: []int32{0, 9}},
 		}
 		resp := k.say(req).(*kmsg.AddPartitionsToTxnResponse)
 		partitions := resp.Transactions[0].Topics[0].Partitions
@@ -75,7 +85,7 @@ func tryAddOffsetsToTxn(k *talk) {
 
 func tryEndTxn(k *talk) {
 	x := k.newTransactional(k.name("end"))
-	k.add(x, "seeded", 0)
+	k.add(x, k.transacted(), 0)
 	req := kmsg.NewPtrEndTxnRequest()
 	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = x.id, x.pid, x.epoch, true
 	resp := k.works(req).(*kmsg.EndTxnResponse)
@@ -140,7 +150,7 @@ func tryTxnOffsetCommit(k *talk) {
 	k.equal("code", kafka.Code(k.ask(end).(*kmsg.EndTxnResponse).ErrorCode), kafka.ErrNone)
 	// What comes next in the transaction waits for the markers.
 	x.epoch++
-	k.add(x, "seeded", 0)
+	k.add(x, k.transacted(), 0)
 	k.equal("committed", k.committed(group, true), int64(41))
 }
 
@@ -162,7 +172,7 @@ func (k *talk) committed(group string, stable bool) int64 {
 
 func tryDescribeTransactions(k *talk) {
 	x := k.newTransactional(k.name("described"))
-	k.add(x, "seeded", 1)
+	k.add(x, k.transacted(), 1)
 	req := kmsg.NewPtrDescribeTransactionsRequest()
 	req.TransactionalIDs = []string{x.id, x.id}
 	resp := k.works(req).(*kmsg.DescribeTransactionsResponse)
