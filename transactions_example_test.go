@@ -25,7 +25,6 @@ func transformOrders(ctx context.Context, brokers ...string) error {
 		kgo.ConsumeTopics("orders"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.RequireStableFetchOffsets(),
 	)
 	if err != nil {
 		return err

@@ -217,7 +217,7 @@ func transform(t *testing.T, addrs []string, turn int) {
 	t.Helper()
 	session, err := kgo.NewGroupTransactSession(
 		kgo.SeedBrokers(addrs...), kgo.TransactionalID("transform"), kgo.ConsumerGroup("g"),
-		kgo.ConsumeTopics("in"), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+		kgo.ConsumeTopics("in"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxWait(50*time.Millisecond), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	)
 	if err != nil {
