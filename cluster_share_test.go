@@ -188,7 +188,7 @@ func findCoordinator(t *testing.T, cl *kgo.Client, group string) int32 {
 
 // With TLS between brokers, what goes on over HTTP goes through it.
 func TestHTTPOnAnyNodeOverTLS(t *testing.T) {
-	c := startWebCluster(t, withClusterTLS(certstest.New(t).Issue([]string{"127.0.0.1"})))
+	c := startWebCluster(t, withClusterTLS(certstest.New(t).Issue([]string{"10.0.0.1", "10.0.0.2", "10.0.0.3"})))
 	c.createTopic("t", 3, 1)
 	for id, node := range c.nodes {
 		for round := range 3 {

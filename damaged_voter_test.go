@@ -67,7 +67,7 @@ func TestVoterWithDamagedMetadata(t *testing.T) {
 	base, log := t.TempDir(), &sharedLog{}
 	dir := func(id int32) string { return filepath.Join(base, fmt.Sprint(id)) }
 	var second strandline.Config
-	c := strandlinetest.StartCluster(t, 3, log.option, func(c *strandline.Config) {
+	c := startOnLoopback(t, 3, log.option, func(c *strandline.Config) {
 		c.DataDir = dir(c.NodeID)
 		if c.NodeID == 2 {
 			second = *c

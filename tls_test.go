@@ -186,7 +186,7 @@ func TestClusterTLS(t *testing.T) {
 	ca, log := certstest.New(t), &sharedLog{}
 	files := ca.Issue([]string{"127.0.0.1"})
 	var voters []strandline.Voter
-	c := strandlinetest.StartCluster(t, 3, withClusterTLS(files), withTLS(files), log.option,
+	c := startOnLoopback(t, 3, withClusterTLS(files), withTLS(files), log.option,
 		func(c *strandline.Config) { voters = c.Voters },
 		strandlinetest.WithSetting("default.replication.factor", "3"),
 		strandlinetest.WithSetting("min.insync.replicas", "2"))

@@ -64,7 +64,22 @@ func StartCluster(t testing.TB, n int, options ...Option) *Cluster {
 		c.nodes = append(c.nodes, node)
 	}
 	c.Restart(ids...)
+	if !c.await(c.allKnown) {
+		t.Fatalf("not all nodes know of one another after %v\n%s", patience, c.log)
+	}
 	return c
+}
+
+// allKnown reports whether every node knows that every node serves.
+func (c *Cluster) allKnown() bool {
+	for _, image := range c.images() {
+		for _, n := range c.nodes {
+			if b, ok := image.Broker(kafka.BrokerID(n.id)); !ok || b.Fenced {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (c *Cluster) newNode(id int, voters []strandline.Voter, options []Option) (n *node, err error) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/strandline/strandline/strandlinetest"
@@ -212,6 +213,9 @@ func (r *rider) readAll() {
 		r.t.Fatal(errors.Join(err, starts.Error()))
 	}
 	ends, err := adm.ListEndOffsets(ctx, r.topic)
+	for err == nil && errors.Is(ends.Error(), kerr.OffsetNotAvailable) { // A leader has just been elected.
+		ends, err = adm.ListEndOffsets(ctx, r.topic)
+	}
 	if err != nil || ends.Error() != nil {
 		r.t.Fatal(errors.Join(err, ends.Error()))
 	}

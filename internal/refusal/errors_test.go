@@ -91,6 +91,7 @@ func neverSeen() map[string]string {
 		"journal.VersionError":     "found by a start only",
 		"vfs.ErrLocked":            "found by a start only",
 		"cleaner.TooManyKeysError": "compaction's own",
+		"partition.ErrDamaged":     "what follows a leader meets it, and puts the replica aside",
 	}
 }
 
