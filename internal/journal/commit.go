@@ -36,19 +36,38 @@ func (j *Journal) Run(ctx context.Context) error {
 		case <-j.wake:
 		case <-late.C:
 		}
-		if d := j.pace.wait(time.Now()); d > 0 {
-			timer.Reset(d)
-			select {
-			case <-ctx.Done():
-			case <-timer.C:
-			}
-		}
+		j.rest(ctx, timer)
 		j.commitRound()
 	}
 	background.Wait()
 	j.commitRound()
 	j.refuseWaiters()
 	return nil
+}
+
+// rest waits until the next round may start, where that is worth its while.
+func (j *Journal) rest(ctx context.Context, timer *time.Timer) {
+	d := j.pace.wait(time.Now())
+	if d <= 0 {
+		return
+	}
+	before := j.wishes()
+	if !j.pace.isWorthWaiting(before) {
+		return
+	}
+	timer.Reset(d)
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+	j.pace.waited(j.wishes() - before)
+}
+
+// wishes returns how often durability was asked for since the last round began.
+func (j *Journal) wishes() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.filling.wishes
 }
 
 // commitRound takes what was enqueued and makes it durable, or fails it.

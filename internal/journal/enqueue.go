@@ -19,6 +19,7 @@ func (j *Journal) Enqueue(l Log, base, end kafka.Offset, data []byte) {
 	it.wanted, it.end = true, end
 	it.bytes += len(data)
 	j.filling.bytes += len(data)
+	j.filling.wishes++
 	if !it.syncFiles {
 		e := Entry{Kind: Append, ID: s.id, BaseOffset: base, EndOffset: end, Data: data}
 		it.syncFiles = !j.filling.stage || it.bytes > j.filling.syncAbove ||
@@ -33,6 +34,7 @@ func (j *Journal) EnqueueSync(l Log, end kafka.Offset) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	it := j.filling.item(j.stateLocked(l))
+	j.filling.wishes++
 	it.wanted, it.end, it.syncFiles = true, max(it.end, end), true
 	j.wakeLocked()
 }

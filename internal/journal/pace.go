@@ -23,6 +23,42 @@ type pace struct {
 	maxGap time.Duration
 	cost   time.Duration // Of one sync: moving average.
 	last   time.Time     // Start of the last round.
+	// inVain is how many waits in a row brought nothing more to commit, or would have,
+	// and due how many rounds in a row went without one since.
+	inVain, due int
+}
+
+// Waiting pays where it gathers. A client that sends its next record when it has the
+// answer to the last, as a transaction does four times over, has nothing to add, and
+// waits for nothing: after vainWaits of them rounds start at once, but for one in
+// probeEvery, or in probeCrowd where several wishes are there at once, which finds out
+// whether more would come.
+const (
+	vainWaits  = 4
+	probeEvery = 16
+	probeCrowd = 4
+)
+
+// isWorthWaiting reports whether a wait is likely to gather more than the wishes
+// that are there.
+func (p *pace) isWorthWaiting(wishes int) bool {
+	if p.inVain < vainWaits {
+		return true
+	}
+	p.due++
+	if wishes > 1 { // Several came while the last round was under way: so may others.
+		return p.due%probeCrowd == 0
+	}
+	return p.due%probeEvery == 0
+}
+
+// waited notes how many wishes came during a wait.
+func (p *pace) waited(more int) {
+	if more > 0 {
+		p.inVain, p.due = 0, 0
+		return
+	}
+	p.inVain++
 }
 
 // wait returns how long the next round should wait.

@@ -82,6 +82,7 @@ type staged struct {
 type round struct {
 	number uint64
 	bytes  int    // Appended, staged or not.
+	wishes int    // How often somebody asked for durability.
 	buf    []byte // Aligned for O_DIRECT; the first frameHeaderSize bytes are kept free.
 	n      int    // Bytes used of buf.
 	// markBytes are staged entries that are no Append. They are few by far:
@@ -110,7 +111,7 @@ func alignedBytes(n int) []byte {
 
 // reset makes the round ready to be filled again.
 func (r *round) reset(number uint64) {
-	r.number, r.n, r.bytes, r.markBytes = number, frameHeaderSize, 0, 0
+	r.number, r.n, r.bytes, r.wishes, r.markBytes = number, frameHeaderSize, 0, 0, 0
 	r.stage, r.signaled = false, false
 	clear(r.items) // Drop the references to logs.
 	clear(r.waiters)
