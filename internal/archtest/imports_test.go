@@ -49,7 +49,7 @@ func mayImport() map[string][]string {
 			"relay", "session", "strictjson", "topics", "txn"),
 		"internal/console": in("httpapi"),
 
-		"internal/session": in("assignor", "coordinator/groups", "coordinator/shard", "group", "kafka",
+		"internal/session": in("assignor", "commitlog", "coordinator/groups", "coordinator/shard", "group", "kafka",
 			"partition", "record", "refusal", "topics"),
 		"internal/assignor": in("kafka"),
 

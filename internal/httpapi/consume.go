@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/session"
 )
 
@@ -35,7 +36,7 @@ const (
 // constant.
 var consumeParameters = []string{
 	"group", "member", "max_bytes", "wait_ms", "auto_commit", "rewind", "auto_offset_reset", "session_timeout_ms",
-	"partition", "offset", "timestamp", "timestamp_ms", "text",
+	"partition", "offset", "timestamp", "timestamp_ms", "text", "isolation",
 }
 
 // ConsumedHeader is a header of a record: its value is in base64, or as text if
@@ -207,10 +208,31 @@ func (s *server) readConsume(r *http.Request) (*reading, error) {
 	if c.text, err = c.flag("text"); err != nil {
 		return nil, err
 	}
-	if c.group {
-		return c, c.readMember(r.PathValue("topic"), int(maxBytes))
+	isolation, err := c.isolation()
+	if err != nil {
+		return nil, err
 	}
-	return c, c.readSingle(r, int(maxBytes))
+	if c.group {
+		err = c.readMember(r.PathValue("topic"), int(maxBytes))
+		c.member.Terms.Isolation = isolation
+	} else {
+		err = c.readSingle(r, int(maxBytes))
+		c.single.Isolation, c.single.At.Isolation = isolation, isolation
+	}
+	return c, err
+}
+
+// isolation reads what of transactions is to be seen. Without it that is all there is,
+// as with Kafka's clients.
+func (c *reading) isolation() (partition.Isolation, error) {
+	switch v := c.params.Get("isolation"); v {
+	case "", "read_uncommitted":
+		return partition.ReadUncommitted, nil
+	case "read_committed":
+		return partition.ReadCommitted, nil
+	default:
+		return 0, badRequest("isolation is %q: read_committed or read_uncommitted", clip(v))
+	}
 }
 
 func (c *reading) readMember(topic string, maxBytes int) (err error) {

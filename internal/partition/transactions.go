@@ -119,6 +119,22 @@ func (p *Partition) WaitStable(w *Waiter, waker Waker, target kafka.Offset) bool
 	return p.stable.add(w, waker, target, p.LastStableOffset)
 }
 
+// ReadableEnd returns the first offset that a reader may not read yet.
+func (p *Partition) ReadableEnd(i Isolation) kafka.Offset {
+	if i == ReadCommitted {
+		return p.LastStableOffset()
+	}
+	return p.HighWatermark()
+}
+
+// WaitReadable is Wait for ReadableEnd.
+func (p *Partition) WaitReadable(i Isolation, w *Waiter, waker Waker, target kafka.Offset) bool {
+	if i == ReadCommitted {
+		return p.WaitStable(w, waker, target)
+	}
+	return p.Wait(w, waker, target)
+}
+
 // risen tells the log and whoever waits that the high watermark has moved. It is
 // called without a lock but role, after the new one was published.
 func (p *Partition) risen() {

@@ -199,6 +199,7 @@ type round struct {
 	seen       int // How many it has passed.
 	taken      []taking
 	away       map[int32]delivery // What other brokers have delivered.
+	isolation  partition.Isolation
 }
 
 // collect hands out what there is, within maxBytes, of the partitions that no
@@ -249,7 +250,7 @@ func (s *session) begin() round {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.turn++
-	return round{generation: s.generation, first: s.turn}
+	return round{generation: s.generation, first: s.turn, isolation: s.terms.Isolation}
 }
 
 // claim takes the next partition of a round that has something to read and that
@@ -279,7 +280,7 @@ func (r *round) worthReading(h *holding) bool {
 		d, ok := r.away[h.number]
 		return ok && d.from == h.next && d.worthReading()
 	}
-	return h.part == nil || h.next != h.part.HighWatermark() || h.part.Leads(kafka.NoLeaderEpoch) != nil
+	return h.part == nil || h.next != h.part.ReadableEnd(r.isolation) || h.part.Leads(kafka.NoLeaderEpoch) != nil
 }
 
 // read reads what was claimed.
@@ -295,11 +296,11 @@ func (s *session) read(r *round, t taking, budget int, sink Sink) (found, error)
 		s.nudge()
 		return t.f, nil
 	}
-	f, err := s.home.scan(t.part, partition.LeaderOnly, t.at, budget, sink)
+	f, err := s.home.scan(t.part, view{partition.LeaderOnly, r.isolation}, t.at, budget, sink)
 	if refusal.CodeOf(err) == kafka.ErrOffsetOutOfRange {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return found{next: resetTo(t.part, s.terms.Reset)}, nil
+		return found{next: resetTo(t.part, s.terms.Reset, r.isolation)}, nil
 	}
 	return f, err
 }
@@ -379,9 +380,9 @@ func (p *parking) park(s *session, c *call, stuck bool) bool {
 		w.part = h.part
 		target := h.next + 1
 		if stuck || h.claimed { // Whoever claims it wakes us when that leaves something.
-			target = h.part.HighWatermark() + 1
+			target = h.part.ReadableEnd(s.terms.Isolation) + 1
 		}
-		if !h.part.Wait(&w.waiter, c, target) {
+		if !h.part.WaitReadable(s.terms.Isolation, &w.waiter, c, target) {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/topics"
 )
 
@@ -143,9 +144,9 @@ func (x *Sessions) EndsOf(ctx context.Context, v *topics.View, numbers []int32) 
 }
 
 // resetPlace is where a group begins that has committed nothing.
-func resetPlace(r Reset) Place {
-	if r == Latest {
-		return Place{Kind: AtLatest}
+func resetPlace(t *Terms) Place {
+	if t.Reset == Latest {
+		return Place{Kind: AtLatest, Isolation: t.Isolation}
 	}
 	return Place{Kind: AtEarliest}
 }
@@ -182,6 +183,7 @@ func (s *session) fetchAway(ctx context.Context, maxBytes int) map[int32]deliver
 	out := map[int32]delivery{}
 	want := byLeader{}
 	s.mu.Lock()
+	isolation := s.terms.Isolation
 	s.refreshLocked(v)
 	for _, h := range s.owned {
 		switch {
@@ -202,6 +204,7 @@ func (s *session) fetchAway(ctx context.Context, maxBytes int) map[int32]deliver
 			s.turnParts(parts)
 			found, err := s.home.askLeader(ctx, leader, &query{
 				kind: kindFetch, topic: s.topicID, parts: parts, maxBytes: min(maxBytes, maxChunk),
+				isolation: isolation,
 			})
 			mu.Lock()
 			defer mu.Unlock()
@@ -217,7 +220,7 @@ func (s *session) fetchAway(ctx context.Context, maxBytes int) map[int32]deliver
 		})
 	}
 	all.Wait()
-	s.noteEnds(out)
+	s.noteEnds(out, isolation)
 	return out
 }
 
@@ -243,9 +246,12 @@ func (s *session) turnParts(parts []Next) {
 }
 
 // noteEnds remembers how far partitions go, so that they are not asked for in vain.
-func (s *session) noteEnds(all map[int32]delivery) {
+func (s *session) noteEnds(all map[int32]delivery, isolation partition.Isolation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if isolation != s.terms.Isolation {
+		return
+	}
 	for _, h := range s.owned {
 		if d, ok := all[h.number]; ok && d.from == h.next {
 			if h.end = d.highWatermark; d.err != nil {
@@ -273,7 +279,9 @@ func (s *session) readAway(t taking, d delivery, budget int, sink Sink) (found, 
 	}
 	x := s.home.scratch.Get().(*scratch)
 	defer s.home.put(x)
-	_, err := x.scanBatches(&f, d.batches, batchesOf{t.of.number, s.home.maxDecompressed(s.topicID)}, budget, sink)
+	_, err := x.scanBatches(&f, d.batches, batchesOf{
+		partition: t.of.number, maxDecompressed: s.home.maxDecompressed(s.topicID),
+	}, budget, sink)
 	if err != nil && f.records > 0 {
 		err = nil // It comes up again when the next are asked for.
 	}
@@ -310,7 +318,8 @@ func (s *session) watch(ctx context.Context) {
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		w := &watching{cancel: cancel}
 		s.watched[leader] = w
-		s.watchers.Go(func() { s.awaitAway(ctx, leader, parts, w) }) // Ends with its answer, or with the session.
+		isolation := s.terms.Isolation
+		s.watchers.Go(func() { s.awaitAway(ctx, leader, parts, isolation, w) }) // Ends with its answer, or with the session.
 	}
 }
 
@@ -318,10 +327,12 @@ func (s *session) watch(ctx context.Context) {
 type watching struct{ cancel context.CancelFunc }
 
 // awaitAway waits for records at one leader and wakes the session's callers.
-func (s *session) awaitAway(ctx context.Context, leader kafka.BrokerID, parts []Next, w *watching) {
+func (s *session) awaitAway(
+	ctx context.Context, leader kafka.BrokerID, parts []Next, isolation partition.Isolation, w *watching,
+) {
 	defer w.cancel()
 	found, err := s.home.askLeader(ctx, leader, &query{
-		kind: kindFetch, topic: s.topicID, parts: parts, wait: maxAwayWait,
+		kind: kindFetch, topic: s.topicID, parts: parts, wait: maxAwayWait, isolation: isolation,
 	})
 	if err != nil && ctx.Err() == nil {
 		pause(ctx) // It has died, say: soon there is another.
@@ -336,7 +347,7 @@ func (s *session) awaitAway(ctx context.Context, leader kafka.BrokerID, parts []
 		if h == nil {
 			continue
 		}
-		if h.end = unknownEnd; err == nil && found[i].err == nil {
+		if h.end = unknownEnd; err == nil && found[i].err == nil && isolation == s.terms.Isolation {
 			h.end = found[i].highWatermark
 		}
 	}

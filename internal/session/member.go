@@ -295,7 +295,7 @@ func (s *session) hold(ctx context.Context, assigned []int32) ([]*holding, error
 // has committed nothing, but for those whose replica here is not open yet.
 func (s *session) resetMissing(ctx context.Context, numbers []int32, committed []kafka.Offset) error {
 	s.mu.Lock()
-	reset := s.terms.Reset
+	terms := s.terms
 	s.mu.Unlock()
 	v := s.view()
 	var missing []int32
@@ -306,13 +306,13 @@ func (s *session) resetMissing(ctx context.Context, numbers []int32, committed [
 		if _, away := s.home.awayFrom(v, number); away {
 			missing = append(missing, number)
 		} else if p := s.home.o.Topics.Partitions.GetByID(s.topicID, number); p != nil {
-			committed[i] = resetTo(p, reset)
+			committed[i] = resetTo(p, terms.Reset, terms.Isolation)
 		}
 	}
 	if len(missing) == 0 {
 		return nil
 	}
-	found, err := s.home.locateAll(ctx, v, missing, resetPlace(reset))
+	found, err := s.home.locateAll(ctx, v, missing, resetPlace(&terms))
 	if err != nil {
 		return err
 	}

@@ -7,19 +7,23 @@ import (
 	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
 )
 
 // What the Sessions of one broker ask those of another, about partitions of one
 // topic that the other leads. All integers are big-endian:
 //
 //	kind(1) topic(16) count(4), then
-//	  fetch:  maxBytes(4) waitMs(4), count times: partition(4) from(8)
-//	  locate: kind(1) offset(8) timestamp(8), count times: partition(4)
+//	  fetch:  isolation(1) maxBytes(4) waitMs(4), count times: partition(4) from(8)
+//	  locate: isolation(1) kind(1) offset(8) timestamp(8), count times: partition(4)
 //
 // The answer has the partitions in the same order:
 //
 //	count(4), count times:
 //	  code(2) message(length(2), bytes) start(8) highWatermark(8) at(8) batches(length(4), bytes)
+//
+// To a committed reader the high watermark that is told is the last stable offset, and
+// batches of aborted transactions come without their records.
 
 // The kinds of requests.
 const (
@@ -34,9 +38,10 @@ type query struct {
 	parts []Next // With kindLocate, the offsets are not used.
 
 	// Of kindFetch: with no maxBytes it only waits for records.
-	maxBytes int
-	wait     time.Duration
-	at       Place // Of kindLocate.
+	maxBytes  int
+	wait      time.Duration
+	isolation partition.Isolation
+	at        Place // Of kindLocate.
 }
 
 // told is what a leader says of a partition.
@@ -53,10 +58,11 @@ func (q *query) append(dst []byte) []byte {
 	dst = append(append(dst, q.kind), q.topic[:]...)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(q.parts)))
 	if q.kind == kindFetch {
+		dst = append(dst, byte(q.isolation))
 		dst = binary.BigEndian.AppendUint32(dst, uint32(q.maxBytes))
 		dst = binary.BigEndian.AppendUint32(dst, uint32(q.wait.Milliseconds()))
 	} else {
-		dst = append(dst, byte(q.at.Kind))
+		dst = append(dst, byte(q.at.Isolation), byte(q.at.Kind))
 		dst = binary.BigEndian.AppendUint64(dst, uint64(q.at.Offset))
 		dst = binary.BigEndian.AppendUint64(dst, uint64(q.at.TimestampMs))
 	}
@@ -106,10 +112,12 @@ func readQuery(b []byte) (*query, error) {
 	n := c.count(4)
 	switch q.kind {
 	case kindFetch:
+		q.isolation = partition.Isolation(c.take(1)[0])
 		q.maxBytes = int(min(c.uint32(), math.MaxInt32))
 		q.wait = time.Duration(c.uint32()) * time.Millisecond
 	case kindLocate:
-		q.at = Place{Kind: PlaceKind(c.take(1)[0])}
+		q.at.Isolation = partition.Isolation(c.take(1)[0])
+		q.at.Kind = PlaceKind(c.take(1)[0])
 		q.at.Offset, q.at.TimestampMs = c.offset(), c.int64()
 	default:
 		return nil, errGarbled

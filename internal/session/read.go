@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/record"
@@ -49,18 +50,24 @@ type found struct {
 	full    bool // The sink takes no more.
 }
 
+// view is what of a partition is read.
+type view struct {
+	source    partition.Source
+	isolation partition.Isolation
+}
+
 // scan adds to sink the records of a partition from an offset on, until there
 // are no more or they have budget bytes. Budget is for what size counts; one
 // record is added however large it is. Records below from, which share a batch
-// with those that are wanted, and control records are left out, so next may move
-// on without a record. With records there is no error: it comes up again when the
-// next are asked for.
+// with those that are wanted, control records, and for committed readers those of
+// aborted transactions are left out, so next may move on without a record. With
+// records there is no error: it comes up again when the next are asked for.
 func (x *Sessions) scan(
-	p *partition.Partition, source partition.Source, from kafka.Offset, budget int, sink Sink,
+	p *partition.Partition, of view, from kafka.Offset, budget int, sink Sink,
 ) (found, error) {
 	all := found{next: from}
 	for {
-		f, err := x.scanChunk(p, source, all.next, budget-all.bytes, sink)
+		f, err := x.scanChunk(p, of, all.next, budget-all.bytes, sink)
 		moved := f.next > all.next
 		all.next, all.full = f.next, f.full
 		all.records += f.records
@@ -68,7 +75,7 @@ func (x *Sessions) scan(
 		switch {
 		case err != nil && all.records > 0:
 			return all, nil
-		case err != nil || !moved || all.full || all.bytes >= budget || all.next >= p.HighWatermark():
+		case err != nil || !moved || all.full || all.bytes >= budget || all.next >= p.ReadableEnd(of.isolation):
 			return all, err
 		}
 	}
@@ -76,12 +83,12 @@ func (x *Sessions) scan(
 
 // scanChunk is scan within what is read of the log at a time.
 func (x *Sessions) scanChunk(
-	p *partition.Partition, source partition.Source, from kafka.Offset, budget int, sink Sink,
+	p *partition.Partition, of view, from kafka.Offset, budget int, sink Sink,
 ) (f found, err error) {
 	f.next = from
 	res, err := p.Read(partition.ReadOptions{
 		From: from, MaxBytes: min(budget, maxChunk), MinOneBatch: true, CurrentEpoch: kafka.NoLeaderEpoch,
-		Source: source,
+		Source: of.source, Isolation: of.isolation,
 	})
 	if err != nil {
 		return f, err
@@ -97,8 +104,10 @@ func (x *Sessions) scanChunk(
 	if s.raw, err = res.Chunk.AppendTo(s.raw[:0]); err != nil {
 		return f, err
 	}
-	of := batchesOf{p.ID().Partition, x.maxDecompressed(p.ID().ID)}
-	whole, err := s.scanBatches(&f, s.raw, of, budget, sink)
+	whole, err := s.scanBatches(&f, s.raw, batchesOf{
+		partition: p.ID().Partition, maxDecompressed: x.maxDecompressed(p.ID().ID),
+		aborted: commitlog.NewAbortedFilter(res.Aborted),
+	}, budget, sink)
 	if err == nil && whole {
 		f.next = max(f.next, res.Chunk.NextOffset())
 	}
@@ -109,6 +118,7 @@ func (x *Sessions) scanChunk(
 type batchesOf struct {
 	partition       int32
 	maxDecompressed int64
+	aborted         *commitlog.AbortedFilter // Which to leave out.
 }
 
 // scanBatches adds to sink the records of stored batches from f.next on. It reports
@@ -120,7 +130,7 @@ func (s *scratch) scanBatches(f *found, raw []byte, of batchesOf, budget int, si
 		if b, rest, err = record.Next(rest); err != nil {
 			return false, err
 		}
-		if b.IsControl() {
+		if b.IsControl() || of.aborted.Aborted(b) {
 			f.next = max(f.next, b.LastOffset()+1)
 			continue
 		}
@@ -191,6 +201,9 @@ type Place struct {
 	Kind        PlaceKind
 	Offset      kafka.Offset // Of AtOffset.
 	TimestampMs int64        // Of AtTimestamp.
+	// Isolation says for whom: to a committed reader the last record is the last one
+	// before the first open transaction.
+	Isolation partition.Isolation
 }
 
 // PlaceKind says what a Place means.
@@ -207,16 +220,16 @@ const (
 // locate finds the offset of a place. An offset is taken as it is, but beyond
 // the last record there is nothing to be at.
 func locate(p *partition.Partition, at Place) (kafka.Offset, error) {
-	highWatermark := p.HighWatermark()
+	highWatermark, end := p.HighWatermark(), p.ReadableEnd(at.Isolation)
 	switch at.Kind {
 	case AtEarliest:
 		return p.Log().LogStartOffset(), nil
 	case AtLatest:
-		return highWatermark, nil
+		return end, nil
 	case AtTimestamp:
-		hit, ok, err := p.Log().OffsetForTimestamp(at.TimestampMs, highWatermark)
+		hit, ok, err := p.Log().OffsetForTimestamp(at.TimestampMs, end)
 		if err != nil || !ok {
-			return highWatermark, err
+			return end, err
 		}
 		return hit.Offset, nil
 	}
@@ -227,9 +240,9 @@ func locate(p *partition.Partition, at Place) (kafka.Offset, error) {
 	return at.Offset, nil
 }
 
-func resetTo(p *partition.Partition, r Reset) kafka.Offset {
+func resetTo(p *partition.Partition, r Reset, i partition.Isolation) kafka.Offset {
 	if r == Latest {
-		return p.HighWatermark()
+		return p.ReadableEnd(i)
 	}
 	return p.Log().LogStartOffset()
 }
@@ -244,6 +257,8 @@ type Read struct {
 	// Stale reads what this broker's replica has, up to the last high watermark
 	// that it knew, whoever leads the partition, if anybody does.
 	Stale bool
+	// Isolation leaves out, if it is read_committed, what is not committed.
+	Isolation partition.Isolation
 }
 
 // Replica reports whether this broker has a replica of a partition, whoever leads
@@ -292,10 +307,10 @@ func (x *Sessions) Read(ctx context.Context, r Read, sink Sink) (Next, int, erro
 	c := &call{make(chan struct{}, 1)}
 	var w partition.Waiter
 	for {
-		before, highWatermark := at, p.HighWatermark()
+		before, end := at, p.ReadableEnd(r.Isolation)
 		f, err := found{next: at}, error(nil)
-		if !r.Stale || at <= highWatermark {
-			f, err = x.scan(p, source, at, r.MaxBytes, sink)
+		if !r.Stale || at <= end {
+			f, err = x.scan(p, view{source, r.Isolation}, at, r.MaxBytes, sink)
 		}
 		at = f.next
 		if f.records > 0 || err != nil {
@@ -304,7 +319,7 @@ func (x *Sessions) Read(ctx context.Context, r Read, sink Sink) (Next, int, erro
 		if r.Wait <= 0 {
 			return Next{r.Partition, at}, 0, nil
 		}
-		if at != before || !p.Wait(&w, c, max(highWatermark, at)+1) {
+		if at != before || !p.WaitReadable(r.Isolation, &w, c, max(end, at)+1) {
 			continue
 		}
 		if err := p.Leads(kafka.NoLeaderEpoch); err != nil && !r.Stale {

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/record"
 	"github.com/strandline/strandline/internal/refusal"
 )
 
@@ -50,16 +52,16 @@ func asRefusal(err error) *kafka.Error {
 	return &kafka.Error{Code: refusal.CodeOf(err), Message: refusal.MessageOf(err)}
 }
 
-// tell says what there is of a partition.
-func tell(p *partition.Partition) told {
+// tell says what there is of a partition for a reader.
+func tell(p *partition.Partition, i partition.Isolation) told {
 	if err := leads(p); err != nil {
 		return told{err: err}
 	}
-	return told{start: p.Log().LogStartOffset(), highWatermark: p.HighWatermark()}
+	return told{start: p.Log().LogStartOffset(), highWatermark: p.ReadableEnd(i)}
 }
 
 func (x *Sessions) tellPlace(p *partition.Partition, at Place) told {
-	t := tell(p)
+	t := tell(p, partition.ReadUncommitted)
 	if t.err != nil {
 		return t
 	}
@@ -90,7 +92,7 @@ func (x *Sessions) serveFetch(ctx context.Context, q *query, parts []*partition.
 		parked := true
 		for i, p := range parts {
 			// A partition that had resigned before it was waited on wakes nobody.
-			parked = parked && p.Wait(&waiters[i], c, q.parts[i].Offset+1) && leads(p) == nil
+			parked = parked && p.WaitReadable(q.isolation, &waiters[i], c, q.parts[i].Offset+1) && leads(p) == nil
 		}
 		over := false
 		if parked {
@@ -118,7 +120,7 @@ func (x *Sessions) serveFetch(ctx context.Context, q *query, parts []*partition.
 func (x *Sessions) tellRecords(q *query, parts []*partition.Partition, all []told) (found bool) {
 	budget := q.maxBytes
 	for i, p := range parts {
-		all[i] = tell(p)
+		all[i] = tell(p, q.isolation)
 		from := q.parts[i].Offset
 		switch {
 		case all[i].err != nil:
@@ -135,7 +137,7 @@ func (x *Sessions) tellRecords(q *query, parts []*partition.Partition, all []tol
 		if budget <= 0 {
 			continue
 		}
-		batches, err := x.readBatches(p, from, budget, budget == q.maxBytes)
+		batches, err := x.readBatches(p, q, from, budget)
 		if err != nil {
 			all[i].err = asRefusal(err)
 		}
@@ -145,9 +147,10 @@ func (x *Sessions) tellRecords(q *query, parts []*partition.Partition, all []tol
 	return found
 }
 
-func (x *Sessions) readBatches(p *partition.Partition, from kafka.Offset, maxBytes int, minOne bool) ([]byte, error) {
+func (x *Sessions) readBatches(p *partition.Partition, q *query, from kafka.Offset, maxBytes int) ([]byte, error) {
 	r, err := p.Read(partition.ReadOptions{
-		From: from, MaxBytes: min(maxBytes, maxChunk), MinOneBatch: minOne, CurrentEpoch: kafka.NoLeaderEpoch,
+		From: from, MaxBytes: min(maxBytes, maxChunk), MinOneBatch: maxBytes == q.maxBytes,
+		CurrentEpoch: kafka.NoLeaderEpoch, Isolation: q.isolation,
 	})
 	if err != nil {
 		return nil, err
@@ -157,5 +160,31 @@ func (x *Sessions) readBatches(p *partition.Partition, from kafka.Offset, maxByt
 		return nil, nil
 	}
 	p.NoteSent(r.Chunk.Size(), from, r.Chunk.NextOffset())
-	return r.Chunk.AppendTo(nil)
+	raw, err := r.Chunk.AppendTo(nil)
+	if err != nil || len(r.Aborted) == 0 {
+		return raw, err
+	}
+	return withoutAborted(raw, commitlog.NewAbortedFilter(r.Aborted))
+}
+
+// withoutAborted puts batches without records in the place of those of aborted
+// transactions: the reader passes them by.
+func withoutAborted(raw []byte, aborted *commitlog.AbortedFilter) ([]byte, error) {
+	out := make([]byte, 0, len(raw))
+	builder := record.NewBuilder(record.CodecNone, 0)
+	for len(raw) > 0 {
+		b, rest, err := record.Next(raw)
+		if err != nil {
+			return nil, err
+		}
+		raw = rest
+		if aborted.Aborted(b) {
+			builder.SetBase(b.BaseOffset(), b.LeaderEpoch())
+			builder.SetHole(b.LastOffsetDelta(), b.MaxTimestamp())
+			out = append(out, builder.Build()...)
+			continue
+		}
+		out = append(out, b.Bytes()...)
+	}
+	return out, nil
 }

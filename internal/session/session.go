@@ -26,6 +26,8 @@ const (
 type Terms struct {
 	Reset   Reset
 	Timeout time.Duration // Unused for so long, the session leaves; 0 means 30 s.
+	// Isolation leaves out, if it is read_committed, what is not committed.
+	Isolation partition.Isolation
 }
 
 const defaultTimeout = 30 * time.Second
@@ -114,6 +116,12 @@ func (s *session) enter(now time.Time, terms *Terms) bool {
 	s.callers++
 	s.lastUsed = now
 	if terms != nil {
+		if terms.Isolation != s.terms.Isolation {
+			for _, h := range s.owned {
+				h.end = unknownEnd // It goes further now, or less far.
+			}
+			s.unwatchLocked()
+		}
 		s.terms = *terms
 		s.terms.Timeout = cmp.Or(terms.Timeout, defaultTimeout)
 	}
