@@ -113,10 +113,16 @@ func committed(t *testing.T, addrs []string, topic string) []string {
 	return values
 }
 
+// A commit is answered when nothing can undo it, which is before its markers are in
+// every partition: expectCommitted reads again while something is missing.
 func expectCommitted(t *testing.T, addrs []string, topic string, want ...string) {
 	t.Helper()
 	slices.Sort(want)
-	if got := committed(t, addrs, topic); !slices.Equal(got, want) {
+	got := committed(t, addrs, topic)
+	for end := time.Now().Add(20 * time.Second); len(got) < len(want) && time.Now().Before(end); {
+		got = committed(t, addrs, topic)
+	}
+	if !slices.Equal(got, want) {
 		t.Fatalf("%s: read_committed reads %v, want %v", topic, got, want)
 	}
 }
