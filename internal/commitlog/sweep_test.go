@@ -34,8 +34,11 @@ type sweep struct {
 	aborted []sweptTxn
 }
 
-// sweptTxn is a transaction of the story; none is open if first is negative.
-type sweptTxn struct{ first, marker kafka.Offset }
+// sweptTxn is a transaction of the story.
+type sweptTxn struct {
+	open          bool
+	first, marker kafka.Offset
+}
 
 func (s *sweep) config() commitlog.Config {
 	c := commitlog.DefaultConfig()
@@ -59,7 +62,6 @@ func (s *sweep) run() bool {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.txn.first = kafka.NoOffset
 	for i := range 12 {
 		s.append(i)
 		switch i {
@@ -123,8 +125,8 @@ func (s *sweep) appendInTxn() {
 	if err != nil {
 		return
 	}
-	if s.txn.first < 0 {
-		s.txn.first = info.BaseOffset
+	if !s.txn.open {
+		s.txn = sweptTxn{open: true, first: info.BaseOffset}
 	}
 	s.values = append(s.values, "in transaction")
 }
@@ -136,11 +138,11 @@ func (s *sweep) abort() {
 		return
 	}
 	s.values = append(s.values, string(make([]byte, 6))) // A marker of coordinator epoch 0.
-	if s.txn.first >= 0 {
+	if s.txn.open {
 		s.txn.marker = info.BaseOffset
 		s.aborted = append(s.aborted, s.txn)
 	}
-	s.txn.first = kafka.NoOffset
+	s.txn.open = false
 }
 
 // verifyTxns checks that what was durably aborted is known to be, and that nothing of
@@ -159,7 +161,7 @@ func (s *sweep) verifyTxns(what string, l *commitlog.Log) {
 			s.t.Fatalf("%s: the transaction of [%d, %d] was aborted, and the log says %+v, %v", what, x.first, x.marker, txns, err)
 		}
 	}
-	if first := s.txn.first; first >= 0 && first < s.durable && l.StableBelow(end) > max(first, l.LogStartOffset()) {
+	if first := s.txn.first; s.txn.open && first < s.durable && l.StableBelow(end) > max(first, l.LogStartOffset()) {
 		s.t.Fatalf("%s: stable below %d, and a transaction is open from %d on", what, l.StableBelow(end), first)
 	}
 }
@@ -179,9 +181,7 @@ func (s *sweep) truncate(to kafka.Offset) {
 	} else if int(end) < len(s.values) {
 		s.values = s.values[:end]
 	}
-	if s.txn.first >= kafka.Offset(len(s.values)) {
-		s.txn.first = kafka.NoOffset
-	}
+	s.txn.open = s.txn.open && s.txn.first < kafka.Offset(len(s.values))
 }
 
 // verify restarts on a good disk.
