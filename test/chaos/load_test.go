@@ -113,7 +113,7 @@ func (l *load) produce(ctx context.Context, id int) {
 	// A broker that hangs is given up after two seconds; by itself the client waits for
 	// twenty.
 	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.DefaultProduceTopic(l.topic),
-		kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second),
+		kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second), kgo.DialTimeout(time.Second),
 		kgo.ProducerLinger(time.Millisecond), kgo.MaxBufferedRecords(500), kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
@@ -146,7 +146,7 @@ func placeOf(r *kgo.Record) history.Place {
 func (l *load) consume(ctx context.Context) {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.ConsumeTopics(l.topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(50*time.Millisecond),
-		kgo.RequestTimeoutOverhead(time.Second), kgo.FetchMaxWait(500*time.Millisecond),
+		kgo.RequestTimeoutOverhead(time.Second), kgo.FetchMaxWait(500*time.Millisecond), kgo.DialTimeout(time.Second),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
 	if err != nil {
 		l.t.Error(err)
@@ -244,7 +244,34 @@ func (l *load) verify() int {
 		l.history.Final(placeOf(r), valueOf(r))
 	}
 	report(l.t, l.history)
+	l.awaitInSync(ctx)
 	return l.count()
+}
+
+// awaitInSync waits until every replica is in sync: what a broker that was cut off has
+// alone is gone then.
+func (l *load) awaitInSync(ctx context.Context) {
+	l.t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer cl.Close()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for ; ; <-ticker.C {
+		topics, err := kadm.NewClient(cl).ListTopics(kadm.WithAuthorizedOps(ctx), l.topic) // So asked, it is not from a cache.
+		if ctx.Err() != nil {
+			l.t.Fatalf("not all replicas are in sync: %v, %v", topics, err)
+		}
+		missing := err != nil || topics[l.topic].Err != nil
+		for _, p := range topics[l.topic].Partitions {
+			missing = missing || len(p.ISR) < len(p.Replicas)
+		}
+		if !missing {
+			return
+		}
+	}
 }
 
 // report fails the test for what is wrong with a history.
