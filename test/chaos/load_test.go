@@ -239,12 +239,12 @@ func (l *load) verify() int {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
+	l.awaitInSync(ctx)
 	l.history.Forget()
 	for _, r := range readRecords(ctx, l.t, l.addrs, l.topic) {
 		l.history.Final(placeOf(r), valueOf(r))
 	}
 	report(l.t, l.history)
-	l.awaitInSync(ctx)
 	return l.count()
 }
 
