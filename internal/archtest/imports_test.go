@@ -57,10 +57,11 @@ func mayImport() map[string][]string {
 		"internal/keyring": in("commitlog", "idempotency", "kafka", "partition", "record", "topics"),
 		"internal/refusal": in("commitlog", "config", "group", "isr", "kafka", "metadata", "partition", "producerstate",
 			"quorum", "record"),
-		"internal/coordinator/groups": in("config", "coordinator", "coordinator/shard", "group", "kafka",
-			"metadata"),
-		"internal/coordinator/transactions": in("commitlog", "config", "coordinator", "coordinator/shard", "kafka",
-			"metadata", "partition", "txn"),
+		"internal/coordinator/groups": in("config", "coordinator", "coordinator/home", "coordinator/shard", "group",
+			"kafka", "metadata"),
+		"internal/coordinator/transactions": in("commitlog", "config", "coordinator", "coordinator/home", "coordinator/shard",
+			"kafka", "metadata", "partition", "txn"),
+		"internal/coordinator/home":  in("coordinator", "kafka", "metadata"),
 		"internal/insync":            in("isr", "kafka", "partition"),
 		"internal/fetcher":           in("commitlog", "kafka", "metadata", "netx", "partition", "record"),
 		"internal/coordinator":       in("commitlog", "coordinator/shard", "kafka", "metadata", "partition", "record"),
@@ -160,7 +161,7 @@ func TestFranzGoStaysAtTheEdge(t *testing.T) {
 	messages := []string{
 		"internal/wire", "internal/api", "internal/httpapi", "internal/fetcher", "internal/group",
 		"internal/txn", "internal/controller", "internal/controlplane", "internal/cli", "internal/session", "internal/topics",
-		"internal/coordinator/groups", "internal/coordinator/transactions", "internal/peer", "internal/insync",
+		"internal/coordinator/groups", "internal/coordinator/home", "internal/coordinator/transactions", "internal/peer", "internal/insync",
 	}
 	for _, s := range product(t) {
 		if within(s.dir(), "test") {

@@ -77,5 +77,5 @@ func (b *Broker) reportMarkers(
 
 // ensureTransactionsTopic creates __transaction_state on first use.
 func (b *Broker) ensureTransactionsTopic(ctx context.Context) error {
-	return transactions.EnsureTopic(ctx, b.control, b.settings())
+	return transactions.EnsureTopic(ctx, b.control, b.settings(), len(b.quorum.Status().Voters))
 }

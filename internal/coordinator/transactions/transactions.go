@@ -21,6 +21,7 @@ import (
 
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/coordinator"
+	"github.com/strandline/strandline/internal/coordinator/home"
 	"github.com/strandline/strandline/internal/coordinator/shard"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
@@ -46,15 +47,7 @@ type Coordinator struct {
 // PartitionOf returns the partition of __transaction_state that a transactional id
 // belongs to, and the broker that leads it, which may be kafka.NoBroker.
 func (c *Coordinator) PartitionOf(id string) (int32, kafka.BrokerID, error) {
-	t := c.Image().Topic(metadata.TransactionsTopic)
-	if t == nil {
-		return 0, kafka.NoBroker, &kafka.Error{
-			Code:    kafka.ErrCoordinatorNotAvailable,
-			Message: "topic " + metadata.TransactionsTopic + " is being created: try again",
-		}
-	}
-	p := coordinator.PartitionOf(id, int32(len(t.Partitions)))
-	return p, t.Partitions[p].Leader, nil
+	return home.PartitionOf(c.Image(), metadata.TransactionsTopic, id)
 }
 
 // BrokerOf returns the broker that coordinates a transactional id. It creates the
@@ -63,14 +56,7 @@ func (c *Coordinator) BrokerOf(ctx context.Context, id string) (kafka.BrokerID, 
 	if err := c.EnsureTopic(ctx); err != nil {
 		return kafka.NoBroker, fmt.Errorf("create %s: %w", metadata.TransactionsTopic, err)
 	}
-	_, leader, err := c.PartitionOf(id)
-	if err == nil && leader == kafka.NoBroker {
-		err = &kafka.Error{
-			Code:    kafka.ErrCoordinatorNotAvailable,
-			Message: "the transactional id's partition has no leader: try again",
-		}
-	}
-	return leader, err
+	return home.BrokerOf(c.Image(), metadata.TransactionsTopic, id, "the transactional id's")
 }
 
 // Do runs one step of the machine that a transactional id belongs to: see
@@ -123,46 +109,20 @@ type inbox chan any
 // Complete implements shard.Caller.
 func (i inbox) Complete(response any) { i <- response }
 
-// Control is the way to the controller.
-type Control interface {
-	Image() *metadata.Image
-	CreateTopics(context.Context, *kmsg.CreateTopicsRequest) (*kmsg.CreateTopicsResponse, error)
-}
-
 // EnsureTopic creates __transaction_state if it is not there, as the broker's
-// settings want it. Somebody else may create it at the same time.
-func EnsureTopic(ctx context.Context, control Control, b *config.Broker) error {
-	image := control.Image()
-	if image.Topic(metadata.TransactionsTopic) != nil {
-		return nil
-	}
-	t := kmsg.NewCreateTopicsRequestTopic()
-	t.Topic, t.NumPartitions = metadata.TransactionsTopic, b.TransactionStateNumPartitions
-	t.ReplicationFactor = min(b.TransactionStateReplicationLimit, int16(len(image.Brokers())))
-	set := func(name, value string) {
-		t.Configs = append(t.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: name, Value: &value})
-	}
-	set("cleanup.policy", "compact")
-	set("segment.bytes", strconv.Itoa(int(b.TransactionStateSegmentBytes)))
-	// One replica may fail.
-	set("min.insync.replicas", strconv.Itoa(int(min(b.TransactionStateMinISR, max(t.ReplicationFactor-1, 1)))))
-	set("unclean.leader.election.enable", "false")
-	req := kmsg.NewPtrCreateTopicsRequest()
-	req.Version = req.MaxVersion()
-	req.Topics = append(req.Topics, t)
-	resp, err := control.CreateTopics(ctx, req)
-	if err != nil {
-		return err
-	}
-	created := &resp.Topics[0]
-	switch code := kafka.Code(created.ErrorCode); code {
-	case kafka.ErrNone, kafka.ErrTopicAlreadyExists:
-		return nil
-	default:
-		refusal := &kafka.Error{Code: code}
-		if created.ErrorMessage != nil {
-			refusal.Message = *created.ErrorMessage
-		}
-		return refusal
-	}
+// settings want it: see home.Ensure.
+func EnsureTopic(ctx context.Context, control home.Control, b *config.Broker, voters int) error {
+	return home.Ensure(ctx, control, home.Topic{
+		Name: metadata.TransactionsTopic, Partitions: b.TransactionStateNumPartitions,
+		Replicas: b.TransactionStateReplicationLimit,
+		Configs: func(replicas int16) []string {
+			minInSync := min(b.TransactionStateMinISR, max(replicas-1, 1)) // One replica may fail.
+			return []string{
+				"cleanup.policy", "compact",
+				"segment.bytes", strconv.Itoa(int(b.TransactionStateSegmentBytes)),
+				"min.insync.replicas", strconv.Itoa(int(minInSync)),
+				"unclean.leader.election.enable", "false",
+			}
+		},
+	}, voters)
 }
