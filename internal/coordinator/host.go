@@ -61,6 +61,15 @@ func (h *host[M]) Wake() {
 }
 
 func (h *host[M]) do(step func(m M, nowMs int64, fx *shard.Effects)) error {
+	return h.step(func(now time.Time) error {
+		step(h.machine, now.UnixMilli(), &h.fx)
+		return nil
+	})
+}
+
+// step runs one step of the machine, which leaves its outcome in h.fx, and sends what is
+// to be answered; nothing follows from a step that fails.
+func (h *host[M]) step(run func(now time.Time) error) error {
 	h.mu.Lock()
 	if err := h.readyLocked(); err != nil {
 		h.mu.Unlock()
@@ -73,7 +82,10 @@ func (h *host[M]) do(step func(m M, nowMs int64, fx *shard.Effects)) error {
 	now := h.c.o.Now()
 	h.followClockLocked(now)
 	h.fx.Reset()
-	step(h.machine, now.UnixMilli(), &h.fx)
+	if err := run(now); err != nil {
+		h.mu.Unlock()
+		return err
+	}
 	var scratch [4]shard.Reply
 	replies := h.applyLocked(now, scratch[:0])
 	replies = h.settleLocked(replies)

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/coordinator/shard"
@@ -19,32 +20,16 @@ func (c *Coordinator[M]) Mark(partition int32, m commitlog.Marker, to shard.Call
 }
 
 func (h *host[M]) mark(m commitlog.Marker, to shard.Caller) error {
-	h.mu.Lock()
-	if err := h.readyLocked(); err != nil {
-		h.mu.Unlock()
-		return err
-	}
-	if h.parked.len() >= h.c.o.MaxParked {
-		h.mu.Unlock()
-		return h.busy()
-	}
-	now := h.c.o.Now()
-	h.followClockLocked(now)
-	offset, err := h.partition.AppendMarker(m, now)
-	if err != nil {
-		h.mu.Unlock()
-		return fmt.Errorf("append a marker to %s-%d: %w", h.c.o.Topic, h.number, err)
-	}
-	if machine, ok := any(h.machine).(shard.Transactional); ok {
-		machine.EndTransaction(m.ProducerID, m.Commit, offset)
-	}
-	h.fx.Reset()
-	h.fx.WaitFor(offset)
-	h.fx.Reply(to, new(shard.Outcome))
-	var scratch [4]shard.Reply
-	replies := h.applyLocked(now, scratch[:0])
-	replies = h.settleLocked(replies)
-	h.mu.Unlock()
-	send(replies)
-	return nil
+	return h.step(func(now time.Time) error {
+		offset, err := h.partition.AppendMarker(m, now)
+		if err != nil {
+			return fmt.Errorf("append a marker to %s-%d: %w", h.c.o.Topic, h.number, err)
+		}
+		if machine, ok := any(h.machine).(shard.Transactional); ok {
+			machine.EndTransaction(m.ProducerID, m.Commit, offset)
+		}
+		h.fx.WaitFor(offset)
+		h.fx.Reply(to, new(shard.Outcome))
+		return nil
+	})
 }
