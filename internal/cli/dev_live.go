@@ -4,13 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"golang.org/x/term"
 )
 
@@ -43,22 +41,8 @@ const (
 // live redraws until q is pressed or ctx ends.
 func (d *dev) live(ctx context.Context, s *devState, looks <-chan devLook) error {
 	screen := &devScreen{paint: d.out.paint, state: s, mode: devKill}
-	keys := make(chan byte, 16)
-	if in, ok := d.env.Stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
-		state, err := term.MakeRaw(int(in.Fd()))
-		if err == nil {
-			defer func() { _ = term.Restore(int(in.Fd()), state) }() // There is no other way to end.
-			go readKeys(in, keys)                                    // Ends with the process: a terminal cannot be unread.
-		}
-	}
-	d.out.printf("%s", enterScreen)
-	defer func() {
-		d.out.printf("%s", leaveScreen)
-		_ = d.out.flush() // The terminal may be gone, which is why it ends.
-	}()
-	resized := make(chan os.Signal, 1)
-	signal.Notify(resized, unix.SIGWINCH)
-	defer signal.Stop(resized)
+	keys, resized, leave := d.takeScreen()
+	defer leave()
 	late := time.NewTimer(devStart)
 	defer late.Stop()
 	for {

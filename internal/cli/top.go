@@ -147,22 +147,8 @@ const (
 // live redraws until q is pressed or ctx ends.
 func (t *top) live(ctx context.Context) error {
 	screen := topScreen{paint: t.out.paint, sort: topSortOf(t.sort), filter: t.filter, live: true}
-	keys := make(chan byte, 16)
-	if in, ok := t.env.Stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
-		state, err := term.MakeRaw(int(in.Fd()))
-		if err == nil {
-			defer func() { _ = term.Restore(int(in.Fd()), state) }() // There is no other way to end.
-			go readKeys(in, keys)                                    // Ends with the process: a terminal cannot be unread.
-		}
-	}
-	t.out.printf("%s", enterScreen)
-	defer func() {
-		t.out.printf("%s", leaveScreen)
-		_ = t.out.flush() // The terminal may be gone, which is why it ends.
-	}()
-	resized := make(chan os.Signal, 1)
-	signal.Notify(resized, unix.SIGWINCH)
-	defer signal.Stop(resized)
+	keys, resized, leave := t.takeScreen()
+	defer leave()
 	tick := time.NewTicker(t.interval)
 	defer tick.Stop()
 	v := viewBetween(t.last, t.last)
@@ -190,6 +176,28 @@ func (t *top) live(ctx context.Context) error {
 			screen.trouble = ""
 			v, t.last = viewBetween(t.last, s), s
 		}
+	}
+}
+
+// takeScreen takes the terminal for a live view, until leave is called: keys come as they
+// are pressed, and resized tells of another size.
+func (a *app) takeScreen() (keys <-chan byte, resized <-chan os.Signal, leave func()) {
+	pressed, sizes := make(chan byte, 16), make(chan os.Signal, 1)
+	restore := func() {}
+	if in, ok := a.env.Stdin.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
+		state, err := term.MakeRaw(int(in.Fd()))
+		if err == nil {
+			restore = func() { _ = term.Restore(int(in.Fd()), state) } // There is no other way to end.
+			go readKeys(in, pressed)                                   // Ends with the process: a terminal cannot be unread.
+		}
+	}
+	a.out.printf("%s", enterScreen)
+	signal.Notify(sizes, unix.SIGWINCH)
+	return pressed, sizes, func() {
+		signal.Stop(sizes)
+		a.out.printf("%s", leaveScreen)
+		_ = a.out.flush() // The terminal may be gone, which is why it ends.
+		restore()
 	}
 }
 
