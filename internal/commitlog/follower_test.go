@@ -133,7 +133,6 @@ func TestCrashDuringRecovery(t *testing.T) {
 	for n := int64(1); ; n++ {
 		disk, j := memfs.New(), &commitlog.JournalModel{}
 		s := &sweep{t: t, disk: disk, faulty: errorfs.Wrap(disk, nil), journal: j}
-		s.txn.first = kafka.NoOffset
 		o := commitlog.DirOptions{Fresh: testMeta, BallastBytes: -1, RecoveryThreads: 1}
 		j.Use(&o)
 		d, err := commitlog.OpenDir(s.faulty, o)

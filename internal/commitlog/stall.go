@@ -5,9 +5,8 @@ import "time"
 // Hanging returns for how long the disk has not made durable what was asked of it; zero if
 // it owes nothing.
 func (d *Dir) Hanging() time.Duration {
-	j, ok := d.journal.(interface{ Committing() time.Duration })
-	if !ok {
-		return 0
+	if j := d.Journal(); j != nil {
+		return j.Committing()
 	}
-	return j.Committing()
+	return 0
 }
