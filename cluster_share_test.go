@@ -89,7 +89,7 @@ func TestHTTPGroupThroughFailover(t *testing.T) {
 // coordinatorOf returns the node that a group's requests end at.
 func (c *webCluster) coordinatorOf(group string) int {
 	c.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.AlwaysRetryEOF())
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestCluster(t *testing.T) {
 	c := strandlinetest.StartCluster(t, 3)
 	t.Logf("up in %v", time.Since(began))
 	ctx := t.Context()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.DefaultProduceTopic("t"))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.AlwaysRetryEOF(), kgo.DefaultProduceTopic("t"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestCluster(t *testing.T) {
 	t.Logf("first hundred after %v", time.Since(began))
 	c.Stop(2)
 	produce(100)
-	reader, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.ConsumeTopics("t"),
+	reader, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.AlwaysRetryEOF(), kgo.ConsumeTopics("t"),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func TestVoterWithDamagedMetadata(t *testing.T) {
 	}()
 	log.await(t, "level=ERROR", "the quorum log is damaged and was given up", "node=2")
 	roundTrip(t, nil, addrs...)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ type transactional struct {
 func newTransactional(t *testing.T, addrs []string, id string, opts ...kgo.Opt) *transactional {
 	t.Helper()
 	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(addrs...), kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF(), kgo.TransactionalID(id), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.TransactionTimeout(time.Minute),
 	}, opts...)...)
 	if err != nil {
@@ -129,7 +129,7 @@ func expectCommitted(t *testing.T, addrs []string, topic string, want ...string)
 
 func createTopic(t *testing.T, addrs []string, topic string, replicas int16) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestTransactionsAreShown(t *testing.T) {
 	createTopic(t, addrs, "t", 1)
 	p := newTransactional(t, addrs, "id")
 	p.produce("t", "a")
-	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF())
 	if err != nil {
 		t.Fatal(err)
 	}

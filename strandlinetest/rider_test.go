@@ -75,7 +75,7 @@ func watch(t *testing.T, c *strandlinetest.Cluster, topic string, partitions int
 func dial(t *testing.T, c *strandlinetest.Cluster, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	cl, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(c.Addrs()...), kgo.ProduceRequestTimeout(time.Second),
+		kgo.SeedBrokers(c.Addrs()...), kgo.AlwaysRetryEOF(), kgo.ProduceRequestTimeout(time.Second),
 		kgo.RequestTimeoutOverhead(time.Second), kgo.MetadataMinAge(20 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 10 * time.Millisecond }),
 	}, options...)...)

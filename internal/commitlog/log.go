@@ -141,7 +141,7 @@ type writer struct {
 	epochs        epochHistory
 	epochsLoaded  bool
 	epochsDirty   bool // The file is older than the history.
-	noEpochFile   bool // There was no file when the log was opened.
+	epochsStored  bool // There is a file of epochs on disk, of now or of before.
 	producers     producers
 	gather        []byte
 	writtenBack   int64 // The disk was asked to write the active segment up to here.

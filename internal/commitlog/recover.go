@@ -114,7 +114,7 @@ func recoverLog(e *env, id kafka.TopicIDPartition, r recovery) (*Log, error) {
 	if err := l.takeSegments(files.segments, r); err != nil {
 		return nil, err
 	}
-	l.w.noEpochFile = !files.epochs
+	l.w.epochsStored = files.epochs
 	for _, s := range *l.segments.Load() {
 		s.offsets.missing.Store(!files.indexes[fileName("", s.baseOffset, indexSuffix)[1:]])
 		s.times.missing.Store(!files.indexes[fileName("", s.baseOffset, timeIndexSuffix)[1:]])

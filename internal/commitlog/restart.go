@@ -93,7 +93,7 @@ func (l *Log) removeAllLocked() error {
 	segments := *l.segments.Load()
 	w.active, w.file, w.dirty = nil, nil, nil
 	l.publish(nil, nil)
-	w.epochs, w.epochsLoaded, w.epochsDirty = nil, true, true
+	w.epochs, w.epochsLoaded, w.epochsDirty, w.epochsStored = nil, true, false, false
 	w.producers.table, w.producers.usable = nil, 0
 	l.stability.reset(stable, 0)
 	errs := []error{w.producers.forgetSnapshots(l, func(kafka.Offset) bool { return true })}
@@ -105,6 +105,7 @@ func (l *Log) removeAllLocked() error {
 	if !w.hasDir {
 		return errors.Join(errs...)
 	}
-	errs = append(errs, l.writeEpochsLocked(), l.env.fs.SyncDir(l.dir))
+	// Removed and not written: a full disk can do that.
+	errs = append(errs, removeFile(l.env.fs, l.dir+"/"+epochName), l.env.fs.SyncDir(l.dir))
 	return errors.Join(errs...)
 }

@@ -144,7 +144,7 @@ func (l *Log) loadEpochsLocked() error {
 	}
 	var history epochHistory
 	var err error
-	if !l.w.noEpochFile {
+	if l.w.epochsStored {
 		history, err = loadEpochs(l.env.fs, l.dir)
 	}
 	if err != nil {
@@ -174,7 +174,7 @@ func (l *Log) writeEpochsLocked() error {
 	if err := replaceFile(l.env.fs, l.dir+"/"+epochName, l.w.epochs.encode(), true); err != nil {
 		return err
 	}
-	l.w.epochsDirty = false
+	l.w.epochsDirty, l.w.epochsStored = false, true
 	return nil
 }
 

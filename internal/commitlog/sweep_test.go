@@ -11,6 +11,7 @@ import (
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/vfs/errorfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
@@ -32,6 +33,10 @@ type sweep struct {
 	start   kafka.Offset
 	txn     sweptTxn
 	aborted []sweptTxn
+	// before, if not nil, is called before the directory is closed.
+	before func()
+	// refused is why the last append that was refused was.
+	refused error
 }
 
 // sweptTxn is a transaction of the story.
@@ -90,6 +95,9 @@ func (s *sweep) run() bool {
 	}
 	_ = s.log.ApplyRetention(time.UnixMilli(2000), s.durable)
 	_ = s.dir.Checkpoint()
+	if s.before != nil {
+		s.before()
+	}
 	_ = s.dir.Close(true)
 	return true
 }
@@ -98,6 +106,7 @@ func (s *sweep) append(i int) {
 	value := fmt.Sprintf("value-%d", i)
 	info, err := s.log.AppendAsLeader([]record.Batch{makeBatch(s.t, 1000+int64(i), value)}, 1, time.UnixMilli(2000))
 	if err != nil {
+		s.refused = err
 		return
 	}
 	if info.BaseOffset != kafka.Offset(len(s.values)) {
@@ -181,7 +190,13 @@ func (s *sweep) truncate(to kafka.Offset) {
 	} else if int(end) < len(s.values) {
 		s.values = s.values[:end]
 	}
-	s.txn.open = s.txn.open && s.txn.first < kafka.Offset(len(s.values))
+	left := kafka.Offset(len(s.values))
+	s.txn.open = s.txn.open && s.txn.first < left
+	for n := len(s.aborted); n > 0 && s.aborted[n-1].marker >= left; n-- {
+		s.txn = s.aborted[n-1] // Open again without its marker.
+		s.txn.open = s.txn.first < left
+		s.aborted = s.aborted[:n-1]
+	}
 }
 
 // verify restarts on a good disk.
@@ -271,6 +286,63 @@ func TestEveryOperationFailsOnce(t *testing.T) {
 func TestEveryOperationFailsFromThereOn(t *testing.T) {
 	runSweep(t, syscall.EIO, true)
 	runSweep(t, syscall.ENOSPC, true)
+}
+
+// needsRoom tells of operations that a full disk refuses.
+func needsRoom(o errorfs.Op) bool {
+	switch o.Kind {
+	case errorfs.MkdirAll, errorfs.Rename, errorfs.Write, errorfs.Allocate:
+		return true
+	default:
+		return o.Kind == errorfs.Open && o.Flag&vfs.Create != 0
+	}
+}
+
+// A disk that is full from any moment on takes no log offline, whatever was under way:
+// when there is room the log goes on, without a restart.
+func TestFullDiskTakesNoLogOffline(t *testing.T) {
+	for n := int64(1); ; n++ {
+		s := &sweep{t: t, disk: memfs.New(), journal: &commitlog.JournalModel{}}
+		hit := ""
+		inject := errorfs.From(n, syscall.ENOSPC, needsRoom)
+		s.faulty = errorfs.Wrap(s.disk, func(o errorfs.Op) error {
+			err := inject(o)
+			if err != nil && hit == "" {
+				hit = o.String()
+			}
+			return err
+		})
+		s.before = func() {
+			s.faulty.SetInjector(nil)
+			what := fmt.Sprintf("full from operation %d on (%s), and with room again", n, hit)
+			if err := errors.Join(s.log.Err(), s.dir.Checkpoint(), s.log.Err()); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if to := kafka.Offset(len(s.values)) - 1; to >= s.log.LogStartOffset() {
+				s.truncate(to)
+			}
+			end := len(s.values)
+			s.append(100)
+			if len(s.values) != end+1 {
+				t.Fatalf("%s: an append is refused: %v", what, s.refused)
+			}
+			if err := errors.Join(s.journal.Round(true), s.dir.Checkpoint(), s.log.Err()); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if len(s.values) != int(s.durable) {
+				t.Fatalf("%s: durable below %d, want %d", what, s.durable, len(s.values))
+			}
+			s.verify(what+", process killed", s.disk.CrashClone(uint64(n), 100), false)
+			s.verify(what+", power lost", s.disk.CrashClone(uint64(n), 0), true)
+		}
+		s.run()
+		if hit == "" {
+			if n < 30 {
+				t.Errorf("the story has only %d operations that need room", n)
+			}
+			return
+		}
+	}
 }
 
 // A full disk refuses appends, lets readers read on, and takes appends again as

@@ -27,10 +27,10 @@ func (l *Log) SyncFiles() error {
 	newFiles, newDir, active := l.w.newFiles, l.w.newDir, l.w.active
 	l.w.newFiles, l.w.newDir = false, false
 	point, truncations := l.pointLocked(), l.w.truncations
-	// The checkpoint has the latest epoch only: the file has those before.
 	var epochs []byte
-	if l.w.epochsDirty && len(l.w.epochs) > 1 && l.w.hasDir {
-		epochs, l.w.epochsDirty = l.w.epochs.encode(), false
+	if l.w.owesEpochs() {
+		epochs = l.w.epochs.encode()
+		l.w.epochsDirty, l.w.epochsStored = false, true
 	}
 	l.mu.Unlock()
 
@@ -101,7 +101,13 @@ func (l *Log) isDirty() bool {
 	defer l.mu.Unlock()
 	w := &l.w
 	return len(w.dirty) > 0 || w.newFiles ||
-		w.active != nil && (w.end.nextOffset > w.synced.recoveryPoint || w.epochsDirty && len(w.epochs) > 1)
+		w.active != nil && (w.end.nextOffset > w.synced.recoveryPoint || w.owesEpochs())
+}
+
+// owesEpochs tells whether the file of leader epochs has to be written. The checkpoint
+// has the latest epoch: the file is for those before, and must not have others.
+func (w *writer) owesEpochs() bool {
+	return w.epochsDirty && w.hasDir && (len(w.epochs) > 1 || w.epochsStored)
 }
 
 // takenAsSynced notes that all files were synced by other means; SyncFiles then

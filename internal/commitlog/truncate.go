@@ -237,7 +237,10 @@ func (l *Log) resumeAt(kept []*segment, at boundary, tail tailState) error {
 	l.w.epochs = l.w.epochs.truncateEnd(at.nextOffset)
 	l.w.epochsDirty = true
 	l.w.dirty = slices.DeleteFunc(l.w.dirty, func(d *segment) bool { return d.deleted.Load() })
-	return l.writeEpochsLocked()
+	if err := l.writeEpochsLocked(); err != nil && !vfs.IsFull(err) {
+		return err
+	}
+	return nil // On a full disk SyncFiles tries again; until then the checkpoint stays below.
 }
 
 // boundaryBefore returns the boundary in segment i before the batch that holds

@@ -49,7 +49,7 @@ const quorumEpoch = -1
 // leaderEpochs returns the leader epochs of a topic's partitions, and of the quorum.
 func leaderEpochs(t *testing.T, addrs []string, topic string) map[int32]int32 {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func startLinkedLoad(t *testing.T, topic string) (*harness.Links, *harness.Clust
 // controller returns the node that is the active controller.
 func controller(t *testing.T, addrs []string) int {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF())
 	if err != nil {
 		t.Fatal(err)
 	}

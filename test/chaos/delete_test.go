@@ -76,7 +76,7 @@ func fill(t *testing.T, addr, topic string, records int) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.DefaultProduceTopic(topic),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AlwaysRetryEOF(), kgo.DefaultProduceTopic(topic),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func deleteAndKill(t *testing.T, b *harness.Broker, topic string, after time.Dur
 
 // deleteTopic reports whether the broker said that the topic is deleted.
 func deleteTopic(ctx context.Context, addr, topic string) bool {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RequestRetries(0))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AlwaysRetryEOF(), kgo.RequestRetries(0))
 	if err != nil {
 		return false
 	}
@@ -136,7 +136,7 @@ func isThere(t *testing.T, addr, topic string) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AlwaysRetryEOF())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func awaitNoOffsets(t *testing.T, addr, group string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AlwaysRetryEOF())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (r *ruin) produce(addr, topic string, n int) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AlwaysRetryEOF(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func (r *ruin) serves(b *harness.Broker, err error) bool {
 	if err != nil {
 		return false
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr), kgo.AlwaysRetryEOF())
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func (r *ruin) read(addr, topic string) (found map[place]string, failed map[int3
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 20*time.Second)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumeTopics(topic),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.AlwaysRetryEOF(), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchMaxWait(100*time.Millisecond))
 	if err != nil {
 		r.t.Fatal(err)

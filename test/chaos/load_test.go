@@ -112,7 +112,7 @@ func (l *load) produce(ctx context.Context, id int) {
 	defer l.done.Done()
 	// A broker that hangs is given up after two seconds; by itself the client waits for
 	// twenty.
-	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.DefaultProduceTopic(l.topic),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.AlwaysRetryEOF(), kgo.DefaultProduceTopic(l.topic),
 		kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(time.Second), kgo.DialTimeout(time.Second),
 		kgo.ProducerLinger(time.Millisecond), kgo.MaxBufferedRecords(500), kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
@@ -144,7 +144,7 @@ func placeOf(r *kgo.Record) history.Place {
 
 // consume reads along.
 func (l *load) consume(ctx context.Context) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.ConsumeTopics(l.topic),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.AlwaysRetryEOF(), kgo.ConsumeTopics(l.topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.RequestTimeoutOverhead(time.Second), kgo.FetchMaxWait(500*time.Millisecond), kgo.DialTimeout(time.Second),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
@@ -252,7 +252,7 @@ func (l *load) verify() int {
 // alone is gone then.
 func (l *load) awaitInSync(ctx context.Context) {
 	l.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.AlwaysRetryEOF())
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func report(t *testing.T, h *history.History) {
 // readRecords reads a topic from start to end and fails on a gap.
 func readRecords(ctx context.Context, t *testing.T, addrs []string, topic string) []*kgo.Record {
 	t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.ConsumeTopics(topic),
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF(), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func TestWipedVoterIsReplaced(t *testing.T) {
 	})
 	l.awaitMore(1000)
 
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers[0].Addr, c.Brokers[1].Addr))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers[0].Addr, c.Brokers[1].Addr), kgo.AlwaysRetryEOF())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestDamagedReplicaIsReplaced(t *testing.T) {
 	eventually(t, "it is not put aside", func() bool {
 		return strings.Contains(hurt.Log(), "put aside and is fetched anew")
 	})
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.AlwaysRetryEOF())
 	if err != nil {
 		t.Fatal(err)
 	}
