@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -285,11 +286,24 @@ func (q *segmentRead) resume(from boundary, bad int64) (boundary, error) {
 	if err != nil {
 		return q.whole, err
 	}
-	if next == q.whole.position {
-		return q.whole, nil
-	}
-	if b, ok, err := q.goodBatch(next, from.nextOffset, predicted); ok || err != nil {
-		return b, err
+	for p, position := predicted, next; ; {
+		if position == q.whole.position {
+			return q.whole, nil
+		}
+		if b, ok, err := q.goodBatch(position, from.nextOffset, p); ok || err != nil {
+			return b, err
+		}
+		// The CRC leaves out the base offset: where the next one lies about that alone,
+		// what it says of its own size still leads to the one behind it.
+		h, err := q.batchAt(position)
+		if errors.Is(err, errBadHeader) {
+			break
+		}
+		if err != nil {
+			return q.whole, err
+		}
+		count := h.lastOffset - h.baseOffset + 1
+		p, position = prediction{p.byDelta + count, p.byCount + count}, h.end().position
 	}
 	// First for the offset that is due: what a producer sent may look like batches.
 	b, err := q.searchBatch(from.nextOffset, predicted, bad+1, true)
@@ -299,46 +313,52 @@ func (q *segmentRead) resume(from boundary, bad int64) (boundary, error) {
 	return b, err
 }
 
+// prediction is where the batch behind a bad one may begin, by what the bad one says of
+// itself in two places: one of them may be the very damage.
+type prediction struct{ byDelta, byCount kafka.Offset }
+
+func (p prediction) fits(offset kafka.Offset) bool { return offset == p.byDelta || offset == p.byCount }
+
 // predict returns the offset and the position at which the batch behind a bad one
 // begins, if its number of offsets and its length are right.
-func (q *segmentRead) predict(from boundary, bad int64) (kafka.Offset, int64, error) {
+func (q *segmentRead) predict(from boundary, bad int64) (prediction, int64, error) {
+	nothing := prediction{kafka.NoOffset, kafka.NoOffset}
 	if bad+headerBytes > q.whole.position {
-		return kafka.NoOffset, q.whole.position + 1, nil
+		return nothing, q.whole.position + 1, nil
 	}
 	var header [headerBytes]byte
 	if _, err := q.file.ReadAt(header[:], bad); err != nil {
-		return 0, 0, fmt.Errorf("read %s at position %d: %w", q.segment.path(logSuffix), bad, err)
+		return nothing, 0, fmt.Errorf("read %s at position %d: %w", q.segment.path(logSuffix), bad, err)
 	}
 	clear(header[:lengthPosition]) // Offset and magic don't matter here.
 	header[magicPosition] = magic
+	header[lastDeltaPosition] &= 0x7f // What follows is at the same place, whatever this says.
 	h, err := parseHeader(header[:], bad)
 	if err != nil {
-		return kafka.NoOffset, q.whole.position + 1, nil
+		return nothing, q.whole.position + 1, nil
 	}
-	return from.nextOffset + h.lastOffset + 1, h.end().position, nil
+	count := int32(binary.BigEndian.Uint32(header[countPosition:]))
+	return prediction{from.nextOffset + h.lastOffset + 1, from.nextOffset + kafka.Offset(count)}, h.end().position, nil
 }
 
 // goodBatch tells whether a batch with right CRC and possible offsets begins at
 // a position: its offset is the one predicted, or the next batch continues it.
-func (q *segmentRead) goodBatch(position int64, from, predicted kafka.Offset) (boundary, bool, error) {
-	scan := newBatchScan(q.file, position, q.whole.position)
-	defer scan.close()
-	b, err := scan.next()
-	var torn *tornError
-	switch {
-	case errors.Is(err, io.EOF), errors.As(err, &torn): // Or beyond the end.
+func (q *segmentRead) goodBatch(position int64, from kafka.Offset, predicted prediction) (boundary, bool, error) {
+	b, err := q.batchAt(position)
+	if errors.Is(err, errBadHeader) {
 		return q.whole, false, nil
-	case err != nil:
+	}
+	if err != nil {
 		return q.whole, false, err
 	}
-	at, due := boundary{position, b.BaseOffset()}, b.LastOffset()+1
+	at, due := boundary{position, b.baseOffset}, b.end().nextOffset
 	switch {
 	case at.nextOffset < from || due > q.whole.nextOffset:
 		return q.whole, false, nil
-	case at.nextOffset == predicted:
+	case predicted.fits(at.nextOffset):
 		return at, true, nil
 	}
-	w := newHeaderWalk(q.file, scan.position, q.whole.position)
+	w := newHeaderWalk(q.file, b.end().position, q.whole.position)
 	defer w.close()
 	next := q.whole.nextOffset
 	switch h, err := w.next(); {
@@ -352,9 +372,29 @@ func (q *segmentRead) goodBatch(position int64, from, predicted kafka.Offset) (b
 	return at, !q.segment.breaks(due, next), nil
 }
 
+// batchAt returns the place of the batch at a position, or errBadHeader if there is no
+// whole one with the right CRC.
+func (q *segmentRead) batchAt(position int64) (batchHeader, error) {
+	scan := newBatchScan(q.file, position, q.whole.position)
+	defer scan.close()
+	b, err := scan.next()
+	var torn *tornError
+	switch {
+	case errors.Is(err, io.EOF), errors.As(err, &torn): // Or beyond the end.
+		return batchHeader{}, errBadHeader
+	case err != nil:
+		return batchHeader{}, err
+	}
+	return batchHeader{
+		position: position, sizeBytes: int64(b.Size()), baseOffset: b.BaseOffset(), lastOffset: b.LastOffset(),
+	}, nil
+}
+
 // searchBatch looks for a good batch at every position from one on: for that with
 // the predicted offset alone, or for any.
-func (q *segmentRead) searchBatch(from, predicted kafka.Offset, position int64, alone bool) (boundary, error) {
+func (q *segmentRead) searchBatch(
+	from kafka.Offset, predicted prediction, position int64, alone bool,
+) (boundary, error) {
 	buf := scanBuffers.Get().(*[]byte)
 	defer scanBuffers.Put(buf)
 	patience := maxSearchFactor * q.whole.position
@@ -370,7 +410,7 @@ func (q *segmentRead) searchBatch(from, predicted kafka.Offset, position int64, 
 			}
 			h, err := parseHeader(window[i:], position+int64(i))
 			if err != nil || h.baseOffset < from || h.lastOffset >= q.whole.nextOffset ||
-				h.end().position > q.whole.position || alone && h.baseOffset != predicted {
+				h.end().position > q.whole.position || alone && !predicted.fits(h.baseOffset) {
 				continue
 			}
 			if b, ok, err := q.goodBatch(h.position, from, predicted); ok || err != nil {

@@ -247,6 +247,9 @@ func (l *Log) scanStart(segments []*segment) (int, boundary) {
 	return i, boundary{0, segments[i].baseOffset}
 }
 
+// anotherBatch is the reason of a freeze for a batch that is sound by itself.
+const anotherBatch = "the last batch below the checkpoint is another than was synced"
+
 // checkLastBatch compares the batch below the checkpoint with what the
 // checkpoint remembers of it.
 func (l *Log) checkLastBatch(s *segment) (*CorruptionError, error) {
@@ -268,7 +271,7 @@ func (l *Log) checkLastBatch(s *segment) (*CorruptionError, error) {
 		err = b.CheckCRC()
 	}
 	if err == nil && (b.CRC() != c.lastCRC || b.LastOffset() != c.recoveryPoint-1) {
-		err = errors.New("the last batch below the checkpoint is another than was synced")
+		err = errors.New(anotherBatch)
 	}
 	if err != nil {
 		return &CorruptionError{s.path(logSuffix), position, err.Error()}, nil

@@ -208,10 +208,11 @@ func (d *damagedSegment) good(fn func(from, to int64) error) error {
 	return fn(from, d.whole.position)
 }
 
-// doubt adds the batch for which the log was frozen, if it looks sound: the
-// checkpoint remembers another in its place.
+// doubt adds the batch for which the log was frozen if it is sound by itself, and the
+// checkpoint remembers another in its place. Where a freeze has another reason, a sound
+// batch is not to blame: the one before it lied about its offsets.
 func (d *damagedSegment) doubt(frozen *CorruptionError, f vfs.File) error {
-	if frozen == nil || frozen.Path != d.path(logSuffix) || frozen.Position >= d.whole.position {
+	if frozen == nil || frozen.Reason != anotherBatch || frozen.Path != d.path(logSuffix) || frozen.Position >= d.whole.position {
 		return nil
 	}
 	for i := range d.damages {

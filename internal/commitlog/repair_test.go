@@ -24,8 +24,11 @@ func TestRepair(t *testing.T) {
 		x.live(t)
 		x.end(t)
 		names, sizes := x.files(t, ".log")
+		// One for each file: the first fields of a batch are checked by its neighbours alone.
+		flipped := map[int]bool{}
 		for range rapid.IntRange(0, 3).Draw(t, "flips") {
-			if i := len(names) - 1 - rapid.IntRange(0, 3).Draw(t, "file"); i >= 0 && sizes[i] > 0 {
+			if i := len(names) - 1 - rapid.IntRange(0, 3).Draw(t, "file"); i >= 0 && sizes[i] > 0 && !flipped[i] {
+				flipped[i] = true
 				x.flip(t, names[i], rapid.Int64Range(0, sizes[i]-1).Draw(t, "position"))
 			}
 		}
@@ -34,8 +37,8 @@ func TestRepair(t *testing.T) {
 		}
 		x.open(t)
 		frozen := x.log.LogEndOffset() < x.safe || len(x.events.corrupt) > 0
-		if x.log.LogEndOffset() > 1<<20 {
-			return // Two flips, one in an offset: nobody knows where the log ended.
+		if x.log.LogEndOffset() > kafka.Offset(len(x.values)) {
+			return // A flip in an offset, and a segment is missing: nobody knows where the log ended.
 		}
 		before, end := x.content(t), x.log.LogEndOffset()
 		r, err := x.log.Examine()

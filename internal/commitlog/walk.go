@@ -24,6 +24,7 @@ const (
 	attributesPosition   = 21
 	maxTimestampPosition = 35
 	producerPosition     = 43
+	countPosition        = 57
 	magic                = 2
 )
 
