@@ -17,7 +17,8 @@ import (
 // Unlike in Kafka, a replica may also ask for an ISR without itself, the leader or any
 // other: it resigns, because its log is damaged or its disk hangs. It is not eligible
 // then either (KIP-966), and the next leader comes from those that are left. Where nobody
-// is left it is refused.
+// is left it is refused. The leader epoch is a new one each time: a fetch that the replica
+// sent before counts for nothing after it.
 func (s *State) AlterPartition(
 	req *kmsg.AlterPartitionRequest,
 ) (*kmsg.AlterPartitionResponse, []metadata.Record) {
@@ -86,12 +87,16 @@ func (s *State) alterPartition(
 	}
 	resigned := s.alterISR(t, req, &p, isr)
 	s.tend(t, old, &p, resigned)
-	if renew(old, &p) {
+	changed := renew(old, &p)
+	if resigned != kafka.NoBroker {
+		p.PartitionEpoch, p.LeaderEpoch, changed = old.PartitionEpoch+1, old.LeaderEpoch+1, true
+	}
+	if changed {
 		change := metadata.PartitionChange{Index: rp.Partition, Partition: p}
 		record.Changes = append(record.Changes, change)
 	}
 	if p.LeaderEpoch != old.LeaderEpoch {
-		// The change has ended a move: the leader learns the rest from the metadata.
+		// The change has ended a move, or is a resignation: the rest is in the metadata.
 		out.ErrorCode = int16(kafka.ErrNewLeaderElected)
 		if req.Version < 2 {
 			out.ErrorCode = int16(kafka.ErrFencedLeaderEpoch)

@@ -61,38 +61,48 @@ func (a *Applier) Apply(d metadata.Delta) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var gone []*Partition
-	var led []*Partition
+	var c changed
 	a.Table.Edit(func(e *Edit) {
-		for _, c := range d.Topics {
-			if c.New == nil {
-				if ps := e.Remove(c.Old.Name, c.Old.ID); ps != nil {
-					gone = append(gone, ps...)
+		for _, t := range d.Topics {
+			if t.New == nil {
+				if ps := e.Remove(t.Old.Name, t.Old.ID); ps != nil {
+					c.gone = append(c.gone, ps...)
 				} else {
-					a.deleteLeftovers(c.Old)
+					a.deleteLeftovers(t.Old)
 				}
 				continue
 			}
-			led = append(led, a.applyTopic(e, c.New, &gone)...)
+			a.applyTopic(e, t.New, &c)
 		}
 	})
-	for _, p := range gone {
+	for _, p := range c.gone {
 		if p != nil {
 			a.delete(p)
 		}
 	}
-	for _, p := range led {
+	for _, p := range c.led {
 		if a.Led != nil {
 			a.Led(p)
 		}
 	}
+	for _, p := range c.here {
+		// Now that the table has it: what is not there is not cared for.
+		if p.Damaged() && a.Troubled != nil {
+			a.Troubled(p)
+		}
+	}
 }
 
-// applyTopic opens what is new, gives each partition its role, and adds those that
-// were moved away to gone. It returns the partitions that are led under a new epoch.
-func (a *Applier) applyTopic(e *Edit, t *metadata.Topic, gone *[]*Partition) []*Partition {
+// changed is what a change of the image did.
+type changed struct {
+	here []*Partition // Have a role.
+	led  []*Partition // Are led under a new epoch.
+	gone []*Partition // Deleted, or moved away.
+}
+
+// applyTopic opens what is new, and gives each partition its role.
+func (a *Applier) applyTopic(e *Edit, t *metadata.Topic, c *changed) {
 	config, settings := a.Configure(t)
-	var led []*Partition
 	for i := range t.Partitions {
 		mp := &t.Partitions[i]
 		id := kafka.TopicIDPartition{ID: t.ID, Partition: int32(i)}
@@ -100,7 +110,7 @@ func (a *Applier) applyTopic(e *Edit, t *metadata.Topic, gone *[]*Partition) []*
 		if !slices.Contains(mp.Replicas, a.Self) {
 			if p != nil {
 				e.Drop(p)
-				*gone = append(*gone, p)
+				c.gone = append(c.gone, p)
 			}
 			continue
 		}
@@ -115,11 +125,11 @@ func (a *Applier) applyTopic(e *Edit, t *metadata.Topic, gone *[]*Partition) []*
 			p.log.SetConfig(config)
 			p.Configure(settings)
 		}
+		c.here = append(c.here, p)
 		if a.lead(p, mp) {
-			led = append(led, p)
+			c.led = append(c.led, p)
 		}
 	}
-	return led
 }
 
 func (a *Applier) open(
@@ -140,9 +150,6 @@ func (a *Applier) open(
 // leads under a new epoch.
 func (a *Applier) lead(p *Partition, mp *metadata.Partition) bool {
 	led := p.Leads(kafka.NoLeaderEpoch) == nil
-	if p.Damaged() && a.Troubled != nil {
-		defer a.Troubled(p)
-	}
 	if mp.Leader != a.Self {
 		fresh, err := p.BecomeFollower(Following{
 			Leader: mp.Leader, LeaderEpoch: mp.LeaderEpoch,

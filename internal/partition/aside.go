@@ -16,7 +16,11 @@ import (
 //
 // What would break without that order: a replica that is in the ISR, or eligible beside
 // it, may be elected at any moment, because it has all that was acknowledged. So it
-// touches nothing of its log before the metadata says that it is neither.
+// touches nothing of its log before the metadata says that it is neither. And a fetch may
+// still be on its way that says how far the old log reached: counted by the leader after
+// the change, it would have the empty log in the ISR. So a resignation has a new leader
+// epoch, under which no fetch of the old log was sent, and the leader refuses those of the
+// epochs before.
 
 // ErrDamaged says that the replica's log is damaged, so that it does not follow until it
 // was replaced.
@@ -26,7 +30,12 @@ var ErrDamaged = errors.New("the replica's log is damaged")
 type aside struct {
 	troubled func(*Partition)
 	damaged  atomic.Bool // Invariant: for good.
+	// fetched is the last leader epoch under which a fetch of this log may have been sent.
+	fetched atomic.Int32
 }
+
+// fetches notes, before a look at damaged, that a fetch may go out.
+func (a *aside) fetches(epoch kafka.LeaderEpoch) { a.fetched.Store(int32(epoch)) }
 
 // damaged is the log's report that stored bytes are not what was written.
 func (p *Partition) damaged(error) {
@@ -59,7 +68,13 @@ func (p *Partition) stepAside(now time.Time) (wants, done bool) {
 		return p.progress.leader != nil && p.progress.leader.Resign(now) != nil, false
 	}
 	_, wants = p.wantsOutLocked()
-	return wants, p.standing == following && p.leader != kafka.NoBroker && !p.electableLocked()
+	return wants, p.standing == following && p.leader != kafka.NoBroker && p.isOutLocked()
+}
+
+// isOutLocked reports whether nobody counts on a follower's log, and no fetch that is on
+// its way can change that.
+func (p *Partition) isOutLocked() bool {
+	return !p.electableLocked() && p.leaderEpoch > kafka.LeaderEpoch(p.aside.fetched.Load())
 }
 
 // electableLocked reports whether the metadata counts a follower among those who may
@@ -71,7 +86,7 @@ func (p *Partition) electableLocked() bool {
 // wantsOutLocked returns the ISR that a follower in trouble asks for: the same without
 // itself. It does not ask where nobody would be left.
 func (p *Partition) wantsOutLocked() (WantedISR, bool) {
-	if !p.aside.damaged.Load() || p.standing != following || !p.electableLocked() {
+	if !p.aside.damaged.Load() || p.standing != following || p.isOutLocked() {
 		return WantedISR{}, false
 	}
 	want := WantedISR{p.leaderEpoch, isr.Change{PartitionEpoch: p.place.partitionEpoch}}
@@ -84,10 +99,10 @@ func (p *Partition) wantsOutLocked() (WantedISR, bool) {
 }
 
 // mayBeReplaced reports whether the replica's log is damaged and nobody counts on it: it
-// follows a leader, under the epoch that is returned too, and may not be elected.
+// follows a leader, under the epoch that is returned too, and has stepped aside.
 func (p *Partition) mayBeReplaced() (Following, bool) {
 	p.role.RLock()
 	defer p.role.RUnlock()
 	return p.followingLocked(), p.aside.damaged.Load() && !p.deleted && p.standing == following &&
-		p.leader != kafka.NoBroker && !p.electableLocked()
+		p.leader != kafka.NoBroker && p.isOutLocked()
 }

@@ -112,6 +112,7 @@ func (p *Partition) Position(epoch kafka.LeaderEpoch) (Position, error) {
 	if err := p.followsLocked(epoch); err != nil {
 		return Position{}, err
 	}
+	p.aside.fetches(epoch)
 	if p.aside.damaged.Load() {
 		return Position{}, ErrDamaged
 	}

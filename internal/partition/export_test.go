@@ -1,0 +1,7 @@
+package partition
+
+// Mend does what can be done now.
+func (m *Mender) Mend() {
+	m.init()
+	m.mendAll()
+}
