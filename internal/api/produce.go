@@ -23,8 +23,15 @@ package api
 // NOT_ENOUGH_REPLICAS before the append, and NOT_ENOUGH_REPLICAS_AFTER_APPEND if
 // they were lost meanwhile.
 //
+// A batch of an idempotent producer that was appended before is not appended again, and
+// is acknowledged like the first. Its offsets are told if it is one of the producer's last
+// five here; if it is older the code is DUPLICATE_SEQUENCE_NUMBER, which clients take for
+// success.
+//
 // Deviations from Kafka: acks=all is answered after the sync. A request whose
-// partition was refused with acks=0 closes the connection, as in Kafka.
+// partition was refused with acks=0 closes the connection, as in Kafka. A batch from
+// before the last five is OUT_OF_ORDER_SEQUENCE_NUMBER in Kafka, which the Java client
+// meets by sending it again until delivery.timeout.ms has passed, and nothing else.
 
 import (
 	"context"
@@ -320,9 +327,17 @@ func (r *produceReply) appendTo(dst []byte) []byte {
 	return e.dst
 }
 
+// forgotten is what a producer is told whose batch is acknowledged, but was sent again so
+// late that nobody knows its offsets any more: every client takes that for success.
+const forgotten = "the batch was written before, and its offsets are not remembered any more: " +
+	"it need not be sent again"
+
 // appendResult writes one partition, but for its tagged fields.
 func (r *produceReply) appendResult(e *encoder, p *produced) {
 	info := p.info
+	if p.code == kafka.ErrNone && info.Duplicate && info.BaseOffset == kafka.NoOffset {
+		p.code, p.message = kafka.ErrDuplicateSequenceNumber, forgotten
+	}
 	if p.code != kafka.ErrNone {
 		r.handler.s.errors.note(r.wire.Key, p.code)
 		info = commitlog.AppendInfo{BaseOffset: kafka.NoOffset, LogAppendTimeMs: -1, LogStartOffset: info.LogStartOffset}

@@ -63,6 +63,46 @@ func TestIdempotence(t *testing.T) {
 	}
 }
 
+// TestLateDuplicate: a batch that comes again when newer ones have driven it from memory is
+// acknowledged once it is as safe as its producer asks for, without its offset.
+func TestLateDuplicate(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		topic := w.createTopic("t", 1)
+		w.replicate(topic)
+		c, follower := w.connect(), w.connect()
+		send := func(acks int16, sequence int32) outcome {
+			req := produceOf(9, "t", 0, idempotent(7, 0, sequence, "v"))
+			req.Acks, req.TimeoutMillis = acks, 10
+			return outcomeOf(c.produced(req))
+		}
+		const batches = 7
+		for i := range int32(batches) {
+			if got := send(1, i); got != (outcome{0, int64(i)}) {
+				t.Fatalf("batch %d: %v", i, got)
+			}
+		}
+		known := outcome{kafka.ErrDuplicateSequenceNumber, -1}
+		if got := send(1, 0); got != known {
+			t.Errorf("acks=1: %v, want %v", got, known)
+		}
+		if got := send(-1, 1); got.code != kafka.ErrRequestTimedOut {
+			t.Errorf("acks=all, before the follower has it: %v", got)
+		}
+		_ = follower.send(followOf(topic, 2, 3))
+		for i := range int32(2) {
+			if got := send(-1, i); got != known {
+				t.Errorf("acks=all, batch %d: %v, want %v", i, got, known)
+			}
+		}
+		if got := send(1, 2); got != (outcome{0, 2}) {
+			t.Errorf("the oldest that is remembered: %v", got)
+		}
+		if got := send(1, batches+1); got.code != kafka.ErrOutOfOrderSequenceNumber {
+			t.Errorf("a gap: %v", got)
+		}
+	})
+}
+
 // values fetches a whole partition.
 func (w *world) values(topic string, partition int32) string {
 	w.t.Helper()

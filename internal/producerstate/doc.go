@@ -4,14 +4,19 @@
 //
 // A producer numbers its records per partition. Its next batch must start where
 // the last one ended; the sequence after 2^31-1 is 0. The last five batches are
-// remembered, because a client has at most five in flight:
+// remembered, because a client has at most five in flight to one broker:
 //
-//	base sequence   last sequence of the producer's newest batch
-//	of the oldest   |
-//	|               |  next: the only sequence that is new
-//	v               v  v
-//	[batch][b][ba][b]  .
-//	'---- duplicates if they match a batch exactly, else out of order
+//	        base sequence   last sequence of the producer's newest batch
+//	        of the oldest   |
+//	        |               |  next: the only sequence that is new
+//	        v               v  v
+//	........[batch][b][ba][b]  .
+//	   |    '---- duplicates if they match a batch exactly, else out of order
+//	   '--------- duplicates whose offsets are forgotten
+//
+// What lies before all that is remembered is in the log as well, since sequences leave
+// no gap. Kafka calls it out of order, and its own clients then try again until their
+// time is up: they may have more than five batches on their way when a leader is cut off.
 //
 // Assumptions: Update is called for every batch with a producer id in the order
 // of the log, both by the leader after the append and by everybody who reads

@@ -11,13 +11,14 @@ import (
 	"github.com/strandline/strandline/internal/producerstate"
 )
 
-// TestRetriesNeverDuplicate plays a client with up to five batches in flight
-// over a network that loses requests and answers: what ends up in the log is
-// every sequence once, in order, over the wrap, restarts included.
+// TestRetriesNeverDuplicate plays a client with more batches in flight than are
+// remembered, over a network that loses requests and answers: what ends up in the log is
+// every sequence once, in order, over the wrap, restarts included, and whatever is sent
+// again is known to be there.
 func TestRetriesNeverDuplicate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		const inFlight = 5
-		table := producerstate.New(producerstate.Options{AcceptUnknown: true})
+		const inFlight = 3 * producerstate.Window
+		table := producerstate.New(producerstate.Options{})
 		first := rapid.SampledFrom([]int32{0, 100, math.MaxInt32 - 20}).Draw(t, "first sequence")
 		// The client's batches, where each stands in the log if it does.
 		var batches []producerstate.Append
@@ -29,6 +30,10 @@ func TestRetriesNeverDuplicate(t *testing.T) {
 		}
 		var log []producerstate.Append
 		end := kafka.Offset(0)
+		if first != 0 { // What it wrote before.
+			table.Update(batchOf(first-1, 1, end), 0)
+			end++
+		}
 		placed := make([]kafka.Offset, len(batches))
 		acked := 0 // The client's window starts here.
 		for range 400 {
@@ -36,18 +41,21 @@ func TestRetriesNeverDuplicate(t *testing.T) {
 				break
 			}
 			i := acked + rapid.IntRange(0, min(inFlight, len(batches)-acked)-1).Draw(t, "send")
-			if i > 0 && len(log) == 0 {
-				continue // An unknown producer would be believed.
-			}
 			a := batches[i]
 			verdict, err := table.Check(a)
+			_, outOfOrder := errors.AsType[*producerstate.OutOfOrderSequenceError](err)
+			_, unknown := errors.AsType[*producerstate.UnknownProducerError](err)
+			forgotten := i < len(log)-producerstate.Window
 			switch {
 			case err != nil:
-				if _, ok := errors.AsType[*producerstate.OutOfOrderSequenceError](err); !ok || i < len(log) ||
-					i == len(log) {
+				if i <= len(log) || !outOfOrder && !unknown {
 					t.Fatalf("batch %d, %d are in the log: %v", i, len(log), err)
 				}
 				continue
+			case verdict.Duplicate && forgotten:
+				if last := log[i].LastOffset; verdict.BaseOffset != kafka.NoOffset || verdict.LastOffset < last {
+					t.Fatalf("batch %d, which ends at %d: %+v", i, last, verdict)
+				}
 			case verdict.Duplicate:
 				if i >= len(log) || verdict.BaseOffset != placed[i] {
 					t.Fatalf("batch %d is a duplicate at %d, %d are in the log", i, verdict.BaseOffset, len(log))
@@ -65,8 +73,7 @@ func TestRetriesNeverDuplicate(t *testing.T) {
 				acked++
 			}
 			if rapid.IntRange(0, 9).Draw(t, "restart") == 0 {
-				restored, err := producerstate.Decode(table.Encode(nil),
-					producerstate.Options{AcceptUnknown: true}, 0)
+				restored, err := producerstate.Decode(table.Encode(nil), producerstate.Options{}, 0)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -28,12 +28,20 @@ func withEpoch(a producerstate.Append, epoch kafka.ProducerEpoch) producerstate.
 	return a
 }
 
+func transactional(a producerstate.Append) producerstate.Append {
+	a.Transactional = true
+	return a
+}
+
 func TestCheck(t *testing.T) {
 	duplicateOf := func(base, last kafka.Offset) producerstate.Verdict {
 		return producerstate.Verdict{
 			Duplicate: true, BaseOffset: base, LastOffset: last,
 			Timestamp: 1000 + int64(base),
 		}
+	}
+	forgotten := func(last kafka.Offset) producerstate.Verdict {
+		return producerstate.Verdict{Duplicate: true, BaseOffset: kafka.NoOffset, LastOffset: last, Timestamp: -1}
 	}
 	six := []producerstate.Append{
 		batchOf(0, 10, 100), batchOf(10, 1, 110), batchOf(11, 4, 115),
@@ -62,9 +70,40 @@ func TestCheck(t *testing.T) {
 		{name: "next batch", log: six, append: batchOf(25, 3, 0)},
 		{name: "newest again", log: six, append: batchOf(20, 5, 0), verdict: duplicateOf(140, 144)},
 		{name: "fifth newest again", log: six, append: batchOf(10, 1, 0), verdict: duplicateOf(110, 110)},
+		{name: "older than the window", log: six, append: batchOf(0, 10, 0), verdict: forgotten(109)},
+		{name: "older than the window, in other batches", log: six, append: batchOf(3, 7, 0), verdict: forgotten(109)},
 		{
-			name: "older than the window", log: six, append: batchOf(0, 10, 0),
-			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 0, NextSequence: 25},
+			name: "older than the window, and in it", log: six, append: batchOf(9, 2, 0),
+			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 9, NextSequence: 25},
+		},
+		{
+			name: "older than a window with a gap", log: append(six[:6:6], batchOf(30, 1, 145)), append: batchOf(0, 10, 0),
+			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 0, NextSequence: 31},
+		},
+		{
+			name: "before a producer that started over", log: append(six[:6:6], batchOf(0, 1, 145)), append: batchOf(9, 1, 0),
+			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 9, NextSequence: 1},
+		},
+		{
+			name: "before an unknown producer", options: producerstate.Options{AcceptUnknown: true},
+			log: []producerstate.Append{batchOf(7, 3, 0)}, append: batchOf(3, 4, 0),
+			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 3, NextSequence: 10},
+		},
+		{
+			name: "older than the window, in the transaction", append: transactional(batchOf(0, 10, 0)),
+			log: []producerstate.Append{
+				transactional(six[0]), transactional(six[1]), transactional(six[2]),
+				transactional(six[3]), transactional(six[4]), transactional(six[5]),
+			},
+			verdict: forgotten(109),
+		},
+		{
+			name: "older than the window, in a transaction that is not there", log: six,
+			append: transactional(batchOf(0, 10, 0)),
+			err: &producerstate.TransactionStateError{
+				ProducerID: 1,
+				Reason:     "the batch is not part of a transaction that the coordinator knows to be open here",
+			},
 		},
 		{
 			name: "part of a duplicate", log: six, append: batchOf(20, 4, 0),
@@ -102,6 +141,7 @@ func TestCheck(t *testing.T) {
 			name: "duplicate over the wrap", log: wrapping, append: batchOf(math.MaxInt32, 3, 0),
 			verdict: duplicateOf(104, 106),
 		},
+		{name: "older than the window, over the wrap", log: wrapping, append: batchOf(math.MaxInt32-9, 5, 0), verdict: forgotten(99)},
 		{
 			name: "wraps between batches", append: batchOf(0, 1, 0),
 			log: []producerstate.Append{batchOf(math.MaxInt32-1, 2, 0)},
@@ -121,7 +161,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("verdict (-want +got):\n%s", diff)
 			}
 			// The same after a restart, window and all.
-			restored := restore(t, table)
+			restored := restore(t, table, test.options)
 			again, err := restored.Check(test.append)
 			if again != verdict || !cmp.Equal(test.err, err) {
 				t.Errorf("after a restart: %+v, %v", again, err)
@@ -130,15 +170,11 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func restore(t testing.TB, table *producerstate.Table) *producerstate.Table {
+func restore(t testing.TB, table *producerstate.Table, options producerstate.Options) *producerstate.Table {
 	t.Helper()
-	restored, err := producerstate.Decode(table.Encode(nil),
-		producerstate.Options{AcceptUnknown: true}, math.MaxInt64)
+	restored, err := producerstate.Decode(table.Encode(nil), options, math.MaxInt64)
 	if err != nil {
 		t.Fatalf("Decode: %v", err)
-	}
-	if table.Len() == 0 {
-		return table // There is nothing to restore, and the options differ.
 	}
 	return restored
 }
@@ -230,7 +266,7 @@ func TestTransactions(t *testing.T) {
 	update(1, 2, 30)
 	check := func(want kafka.Offset, wantOK bool) {
 		t.Helper()
-		for _, table := range []*producerstate.Table{table, restore(t, table)} {
+		for _, table := range []*producerstate.Table{table, restore(t, table, producerstate.Options{})} {
 			if got, ok := table.FirstOpenOffset(); got != want || ok != wantOK {
 				t.Errorf("first open offset %d, %v, want %d, %v", got, ok, want, wantOK)
 			}
@@ -262,7 +298,7 @@ func TestTransactions(t *testing.T) {
 		ProducerID: 1, ProducerEpoch: 1, LastSequence: -1, LastOffset: -1, LastTimestamp: 77,
 		CoordinatorEpoch: 6, CurrentTxnFirstOffset: -1,
 	}
-	for e := range restore(t, table).Active {
+	for e := range restore(t, table, producerstate.Options{}).Active {
 		if e.ProducerID == 1 {
 			if diff := cmp.Diff(want, e); diff != "" {
 				t.Errorf("entry (-want +got):\n%s", diff)
