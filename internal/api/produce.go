@@ -31,7 +31,9 @@ package api
 // Deviations from Kafka: acks=all is answered after the sync. A request whose
 // partition was refused with acks=0 closes the connection, as in Kafka. A batch from
 // before the last five is OUT_OF_ORDER_SEQUENCE_NUMBER in Kafka, which the Java client
-// meets by sending it again until delivery.timeout.ms has passed, and nothing else.
+// meets by sending it again until delivery.timeout.ms has passed, and nothing else. A
+// broker that is cut off closes connections on which it can't acknowledge anything,
+// where Kafka's answers REQUEST_TIMED_OUT, and names itself as the leader, for ever.
 
 import (
 	"context"
@@ -93,6 +95,8 @@ type produceReply struct {
 	waiting  int
 	waiter   partition.Waiter
 	waitedOn *partition.Partition
+	// stranded says that nobody here will ever know: see isStranded.
+	stranded bool
 }
 
 func (h *produceAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
@@ -101,7 +105,7 @@ func (h *produceAPI) handle(ctx context.Context, w *wire.Request) wire.Response 
 		r = &produceReply{}
 	}
 	r.handler, r.wire, r.version = h, w, w.Version
-	r.waitedOn, r.waiting, r.deadline = nil, 0, time.Time{}
+	r.waitedOn, r.waiting, r.deadline, r.stranded = nil, 0, time.Time{}, false
 	if err := r.read(w.Body); err != nil {
 		return badRequest(w, err)
 	}
@@ -247,11 +251,31 @@ func (r *produceReply) Done() bool {
 			r.waiting--
 			continue
 		}
+		if r.isStranded() {
+			p.part.StopWaiting(&r.waiter)
+			return true
+		}
 		r.waitedOn = p.part
 		return false
 	}
 	return true
 }
+
+// isStranded reports whether the request waits in vain on a broker that is cut off: it has
+// waited for as long as it takes the cluster to have others lead, and this broker is out of
+// touch with the active controller. A client that is answered in time stays here, as far as
+// it has no connection to others: all it is told of is a broker that believes to lead.
+// (What the replicas take while the quorum is lost is acknowledged as ever.)
+func (r *produceReply) isStranded() bool {
+	s := r.handler.s
+	r.stranded = r.stranded || s.OutOfTouch != nil && s.OutOfTouch() &&
+		s.Now().Sub(r.deadline.Add(-r.timeout)) >= min(r.timeout, s.Broker().SessionTimeout)
+	return r.stranded
+}
+
+// errStranded ends a connection.
+var errStranded = errors.New("this broker is cut off from the cluster, and its in-sync replicas did not take " +
+	"what was produced: others may lead by now")
 
 // settle decides whether what was appended is acknowledged, or will not be; false
 // if neither.
@@ -276,6 +300,10 @@ func (r *produceReply) Deadline() time.Time { return r.deadline }
 // Encode implements wire.Response.
 func (r *produceReply) Encode(w *wire.Writer) error {
 	r.settleLate()
+	if r.stranded {
+		r.recycle()
+		return errStranded
+	}
 	w.Append(r.appendTo)
 	r.recycle()
 	return nil
@@ -290,6 +318,7 @@ func (r *produceReply) settleLate() {
 	for ; r.waiting > 0; r.waiting-- {
 		p := &r.results[r.waiting-1]
 		if p.part != nil && !p.settle() {
+			_ = r.isStranded()
 			p.code = kafka.ErrRequestTimedOut
 			p.message = "the records were written but not acknowledged by every in-sync replica in time"
 		}

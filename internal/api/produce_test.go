@@ -103,6 +103,41 @@ func TestLateDuplicate(t *testing.T) {
 	})
 }
 
+// TestStranded: a broker that is cut off does not keep a producer to itself, but goes on
+// acknowledging what its replicas take.
+func TestStranded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		topic := w.createTopic("t", 1)
+		w.replicate(topic)
+		c, waiting := w.connect(), w.connect()
+		soon := func(value string) *kmsg.ProduceRequest {
+			req := produceOf(9, "t", 0, batchOf(value))
+			req.TimeoutMillis = 1000
+			return req
+		}
+		first := waiting.send(produceOf(9, "t", 0, batchOf("a")))
+		if got := outcomeOf(c.produced(soon("b"))); got.code != kafka.ErrRequestTimedOut {
+			t.Errorf("in touch: %v", got)
+		}
+		w.services.OutOfTouch = func() bool { return true }
+		_ = w.connect().send(followOf(topic, 2, 3))
+		if got := outcomeOf(onlyProduced(t, waiting.receive(first))); got != (outcome{0, 0}) {
+			t.Errorf("out of touch, but not with the follower: %v", got)
+		}
+		c.send(soon("c"))
+		waiting.send(produceOf(9, "t", 0, batchOf("d")))
+		c.expectClosed()
+		<-time.After(time.Second)
+		w.partitions.WakeWaiting()
+		waiting.expectClosed()
+		for range 2 {
+			if reason := (<-w.closed).Error(); !strings.Contains(reason, "cut off from the cluster") {
+				t.Errorf("closed because of %q", reason)
+			}
+		}
+	})
+}
+
 // values fetches a whole partition.
 func (w *world) values(topic string, partition int32) string {
 	w.t.Helper()

@@ -52,6 +52,10 @@ type Services struct {
 	// they were told; nil for nobody.
 	Reach Reach
 
+	// OutOfTouch reports whether this broker has not heard of the active controller for so
+	// long that others may lead in its place; nil for never.
+	OutOfTouch func() bool
+
 	errors errorCounts
 
 	versions []kmsg.ApiVersionsResponseApiKey

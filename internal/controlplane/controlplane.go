@@ -34,8 +34,11 @@ type Options struct {
 	Random io.Reader
 	// Hangs reports whether this broker's disk hangs, so that others are to lead in its
 	// place; nil for never.
-	Hangs  func() bool
-	Logger *slog.Logger
+	Hangs func() bool
+	// Stranded is called again and again while this node is OutOfTouch; nil for nobody. It
+	// must not block.
+	Stranded func()
+	Logger   *slog.Logger
 }
 
 // ControlPlane is this node's part in the cluster's metadata.
@@ -46,6 +49,7 @@ type ControlPlane struct {
 	proposer   Proposer
 	remote     Remote
 	hangs      func() bool
+	stranded   func()
 	watchers   []func(old, new *metadata.Image, d metadata.Delta)
 	ids        producerIDs
 
@@ -61,6 +65,9 @@ type ControlPlane struct {
 	// incarnation is this process's; nil before it registers with others.
 	incarnation atomic.Pointer[[16]byte]
 	applied     atomic.Int64 // Index of the last entry.
+	// answered is when the active controller answered a heartbeat of this broker last; nil
+	// before it did.
+	answered atomic.Pointer[time.Time]
 
 	// The fields below belong to the quorum's loop.
 
@@ -84,7 +91,8 @@ type staged struct {
 // with the static options.
 func New(opt Options) (*ControlPlane, error) {
 	c := &ControlPlane{
-		log: opt.Logger, random: opt.Random, remote: opt.Remote, hangs: opt.Hangs, ids: newProducerIDs(),
+		log: opt.Logger, random: opt.Random, remote: opt.Remote,
+		hangs: opt.Hangs, stranded: opt.Stranded, ids: newProducerIDs(),
 		duty: duty{previous: kafka.NoBroker, refused: map[kafka.BrokerID][controller.Refusals]time.Time{}},
 	}
 	c.leadership.Store(&leadership{leader: kafka.NoBroker})

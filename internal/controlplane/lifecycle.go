@@ -49,6 +49,14 @@ func (c *ControlPlane) NewLifecycle(r Registration) *Lifecycle {
 // as far as it has told.
 func (l *Lifecycle) Fenced() bool { return l.fenced.Load() }
 
+// OutOfTouch reports whether this node has not heard of the active controller for so long
+// that the controller, if there is one, holds its broker for failed and has others lead.
+// It is so on a broker that is cut off from the others, and on all when the quorum is lost.
+func (c *ControlPlane) OutOfTouch() bool {
+	answered := c.answered.Load()
+	return answered != nil && !c.leads() && time.Since(*answered) > c.BrokerConfig().SessionTimeout
+}
+
 // Join waits for the cluster, or founds it where there is none and this node leads;
 // registers this broker; and returns when the metadata is known here up to that and
 // those who watch it are told. It tries until ctx ends, and returns the cluster's
@@ -157,6 +165,9 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 		case errors.As(err, &replaced):
 			return err
 		case err != nil:
+			if c.OutOfTouch() && c.stranded != nil {
+				c.stranded()
+			}
 			wait, pause = min(wait, pause), min(2*pause, maxPause)
 		case c.leads() && c.isOnlyBroker(): // Nobody wants to know.
 			select {
@@ -213,6 +224,7 @@ func (l *Lifecycle) beat(ctx context.Context) error {
 	}
 	switch code := kafka.Code(resp.ErrorCode); code {
 	case kafka.ErrNone:
+		l.plane.answered.Store(new(time.Now()))
 		if l.fenced.Swap(resp.IsFenced) != resp.IsFenced {
 			l.plane.log.Info("the controller has decided about this broker", "fenced", resp.IsFenced)
 		}

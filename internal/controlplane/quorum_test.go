@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,14 +34,16 @@ type sim struct {
 }
 
 type simNode struct {
-	sim     *sim
-	id      kafka.BrokerID
-	plane   *controlplane.ControlPlane
-	life    *controlplane.Lifecycle
-	quorum  *quorum.Quorum
-	queue   chan parcel
-	stop    context.CancelFunc
-	running sync.WaitGroup
+	sim    *sim
+	id     kafka.BrokerID
+	plane  *controlplane.ControlPlane
+	life   *controlplane.Lifecycle
+	quorum *quorum.Quorum
+	queue  chan parcel
+	// stranded counts what Options.Stranded was told.
+	stranded atomic.Int64
+	stop     context.CancelFunc
+	running  sync.WaitGroup
 }
 
 type parcel struct {
@@ -171,7 +174,9 @@ func (s *sim) setCut(id kafka.BrokerID, cut bool) {
 func (s *sim) start(id kafka.BrokerID) {
 	s.Helper()
 	n := &simNode{sim: s, id: id, queue: make(chan parcel, 1000)}
-	plane, err := controlplane.New(controlplane.Options{Self: id, Remote: n})
+	plane, err := controlplane.New(controlplane.Options{
+		Self: id, Remote: n, Stranded: func() { n.stranded.Add(1) },
+	})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -371,6 +376,36 @@ func TestFailoverTimes(t *testing.T) {
 		}
 		s.setCut(active, false)
 		s.settle()
+	})
+}
+
+// A broker that is cut off knows that others may lead in its place, whoever is the active
+// controller, and those that are not cut off know of no such thing.
+func TestOutOfTouch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSim(t)
+		defer s.stop()
+		active, _ := s.nodes[1].plane.ActiveController()
+		for _, id := range []kafka.BrokerID{active%3 + 1, active} {
+			s.setCut(id, true)
+			for range 5 {
+				<-time.After(time.Second)
+				for other, n := range s.nodes {
+					if other != id && n.plane.OutOfTouch() {
+						t.Errorf("broker %d is out of touch when %d is cut off", other, id)
+					}
+				}
+			}
+			if told := s.nodes[id].stranded.Load(); !s.nodes[id].plane.OutOfTouch() || told == 0 {
+				t.Errorf("5 s after broker %d was cut off: out of touch %v, told %d times",
+					id, s.nodes[id].plane.OutOfTouch(), told)
+			}
+			s.setCut(id, false)
+			s.settle()
+			if s.nodes[id].plane.OutOfTouch() {
+				t.Errorf("broker %d is out of touch when it serves again", id)
+			}
+		}
 	})
 }
 

@@ -56,6 +56,15 @@ func (t *Table) All(fn func(*Partition) bool) {
 	}
 }
 
+// WakeWaiting wakes whoever waits for the high watermark of any partition: what they go by
+// beside it has changed.
+func (t *Table) WakeWaiting() {
+	t.All(func(p *Partition) bool {
+		p.waiters.wakeAll()
+		return true
+	})
+}
+
 // Edit publishes the outcome of a set of changes at once. It must be called by
 // one goroutine at a time.
 func (t *Table) Edit(fn func(*Edit)) {
