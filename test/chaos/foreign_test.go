@@ -30,9 +30,13 @@ type foreign struct {
 	input   io.Closer
 	ended   chan struct{}
 
-	mu   sync.Mutex
-	last string // What it said last.
+	mu    sync.Mutex
+	last  string // What it said last.
+	acked [foreignPartitions]int
 }
+
+// foreignPartitions is how many partitions each client writes to.
+const foreignPartitions = 3
 
 // valuesOfEach is how many values each client may take.
 const valuesOfEach = 1_000_000_000_000
@@ -47,7 +51,7 @@ func startForeign(t *testing.T, n int, name string, addrs []string, dir, command
 		t.Fatal(err)
 	}
 	defer adm.Close()
-	createTopic(t, adm, 3, 3, map[string]*string{"min.insync.replicas": &two}, f.topic)
+	createTopic(t, adm, foreignPartitions, 3, map[string]*string{"min.insync.replicas": &two}, f.topic)
 	cmd := exec.Command(command, append(args, strings.Join(addrs, ","), f.topic, strconv.Itoa(n*valuesOfEach))...)
 	cmd.Dir = dir
 	cmd.Stderr = os.Stderr
@@ -93,12 +97,15 @@ func (f *foreign) follow(output io.Reader) {
 		switch words[0] {
 		case "ack":
 			f.history.Acked(history.Value(n[0]), history.Place{Partition: int32(n[1]), Offset: n[2]}, time.Now())
+			f.mu.Lock()
+			f.acked[n[1]]++
+			f.mu.Unlock()
 		case "stored":
 			f.history.Stored(history.Value(n[0]))
 		case "read":
 			f.history.Read(f.name, history.Place{Partition: int32(n[0]), Offset: n[1]}, history.Value(n[2]))
 		case "assigned":
-			for p := range int32(3) {
+			for p := range int32(foreignPartitions) {
 				f.history.Assigned(f.name, p)
 			}
 		}
@@ -111,18 +118,30 @@ func (f *foreign) lastWords() string {
 	return f.last
 }
 
-// awaitMore waits until the client has n more acknowledgements.
+// ackedIn returns how many acknowledgements the client has for each partition.
+func (f *foreign) ackedIn() [foreignPartitions]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.acked
+}
+
+// awaitMore waits until the client has n more acknowledgements for each partition.
 func (f *foreign) awaitMore(n int) {
 	f.t.Helper()
-	want, end := f.history.AckedCount()+n, time.Now().Add(90*time.Second)
-	for f.history.AckedCount() < want {
+	before, end := f.ackedIn(), time.Now().Add(90*time.Second)
+	for p := 0; p < foreignPartitions; {
+		if f.ackedIn()[p] >= before[p]+n {
+			p++
+			continue
+		}
 		select {
 		case <-f.ended:
 			f.t.Fatalf("%s ended: %s", f.name, f.lastWords())
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(end) {
-			f.t.Fatalf("%s: no %d more acknowledgements within 90 s", f.name, n)
+			f.t.Fatalf("%s: no %d more acknowledgements for partition %d within 90 s: there were %d of each partition, and are %d",
+				f.name, n, p, before, f.ackedIn())
 		}
 	}
 }
@@ -173,11 +192,41 @@ func startForeigners(t *testing.T, addrs []string) []*foreign {
 	}
 	harness.Run(t, limit, node, "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent")
 	return []*foreign{
-		startForeign(t, 1, "java", addrs, ".", "java", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-			"-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classpath, "Ride"),
+		startForeign(t, 1, "java", addrs, ".", "java", append(javaLog(t), "-Xmx256m", "-XX:+UseSerialGC",
+			"-XX:TieredStopAtLevel=1", "-cp", classpath, "Ride")...),
 		startForeign(t, 2, "librdkafka", addrs, ".", filepath.Join(venv, "bin", "python"), filepath.Join(clients, "python", "ride.py")),
 		startForeign(t, 3, "kafkajs", addrs, node, "node", "ride.js"),
 	}
+}
+
+// javaLog has the Java client log what its producer meets, and returns the arguments for
+// that. The file is with the test's artifacts (go test -artifacts), and its end is shown
+// when the test fails.
+func javaLog(t *testing.T) (args []string) {
+	t.Helper()
+	path := filepath.Join(t.ArtifactDir(), "java.log")
+	t.Cleanup(func() {
+		if !t.Failed() {
+			return
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Logf("the Java client's log: %v", err)
+			return
+		}
+		const shown = 40_000
+		t.Logf("the end of the Java client's log:\n%s", text[max(0, len(text)-shown):])
+	})
+	for key, value := range map[string]string{
+		"logFile": path, "showDateTime": "true", "dateTimeFormat": "HH:mm:ss.SSS", "showThreadName": "false",
+		"defaultLogLevel": "info", "log.org.apache.kafka.clients.Metadata": "debug",
+		// Not the accumulator, which tells of each batch.
+		"log.org.apache.kafka.clients.producer.internals.Sender":             "debug",
+		"log.org.apache.kafka.clients.producer.internals.TransactionManager": "debug",
+	} {
+		args = append(args, "-Dorg.slf4j.simpleLogger."+key+"="+value)
+	}
+	return args
 }
 
 // TestForeignClients has the Java client, librdkafka and kafkajs ride through kill -9,
@@ -190,7 +239,7 @@ func TestForeignClients(t *testing.T) {
 		t.Helper()
 		for _, f := range clients {
 			began := time.Now()
-			f.awaitMore(200)
+			f.awaitMore(70)
 			t.Logf("%s: %s has gone on after %v", what, f.name, time.Since(began))
 		}
 	}

@@ -1,6 +1,7 @@
 // kafkajs through faults: an idempotent producer and a consumer that go on until the
 // input ends, and print what they saw: "ack VALUE PARTITION OFFSET", "read PARTITION OFFSET
 // VALUE", and in the end "all ok".
+const net = require('net');
 const { Kafka, logLevel } = require('kafkajs');
 
 const [brokers, topic, first] = process.argv.slice(2);
@@ -9,10 +10,23 @@ let over = false;
 process.stdin.on('data', () => {});
 process.stdin.on('end', () => { over = true; });
 
+// kafkajs asks for metadata where it is connected, and keeps a connection whose requests get
+// no answer in time: when a broker is cut off that led all partitions, it asks nobody else
+// for as long as that lasts. A connection on which nothing is heard for a while ends here.
+function socketFactory({ host, port, onConnect }) {
+  const socket = net.connect({ host, port }, onConnect);
+  let heard = Date.now();
+  socket.on('data', () => { heard = Date.now(); });
+  const look = setInterval(() => {
+    if (Date.now() - heard > 4000) socket.destroy(new Error('nothing heard'));
+  }, 500);
+  return socket.on('close', () => clearInterval(look));
+}
+
 async function main() {
   const kafka = new Kafka({
     clientId: 'kafkajs-ride', brokers: brokers.split(','), logLevel: logLevel.NOTHING,
-    connectionTimeout: 1000, requestTimeout: 3000, enforceRequestTimeout: true,
+    socketFactory, connectionTimeout: 1000, requestTimeout: 3000, enforceRequestTimeout: true,
     retry: { retries: 1000, initialRetryTime: 50, maxRetryTime: 500 },
   });
   const consumer = kafka.consumer({

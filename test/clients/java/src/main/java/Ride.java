@@ -8,8 +8,9 @@ import org.apache.kafka.common.serialization.*;
 
 /**
  * The Java client through faults: an idempotent producer and a consumer that go on until
- * the input ends, and print what they saw: "ack VALUE PARTITION OFFSET", "read PARTITION
- * OFFSET VALUE", and in the end "all ok".
+ * the input ends, and print what they saw: "ack VALUE PARTITION OFFSET", "stored VALUE" for
+ * an acknowledgement without an offset, "read PARTITION OFFSET VALUE", and in the end
+ * "all ok".
  */
 public class Ride {
   public static void main(String[] args) throws Exception {
@@ -44,6 +45,8 @@ public class Ride {
         producer.send(new ProducerRecord<>(topic, (int) (n % 3), null, value), (m, e) -> {
           if (e != null) {
             failures.add(value + ": " + e);
+          } else if (!m.hasOffset()) {
+            say("stored " + value);
           } else {
             say("ack " + value + " " + m.partition() + " " + m.offset());
           }
