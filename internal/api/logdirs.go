@@ -6,10 +6,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/wire"
 )
@@ -25,6 +28,8 @@ func (s *Services) describeLogDirs(
 		dir.ErrorCode = int16(kafka.ErrKafkaStorageError)
 		s.Logger.Warn("disk usage is not known", "error", err)
 	}
+	self := metadata.Resource{Type: metadata.BrokerResource, Name: strconv.Itoa(int(s.NodeID))}
+	dir.IsCordoned = config.Cordoned(s.image().Config(self))
 	dir.TotalBytes, dir.UsableBytes = int64(total), int64(free)
 	for _, p := range s.replicas(req.Topics) {
 		if n := len(dir.Topics); n == 0 || dir.Topics[n-1].Topic != p.Topic() {

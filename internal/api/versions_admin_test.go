@@ -130,6 +130,19 @@ func tryDescribeLogDirs(k *talk) {
 	resp := k.works(req).(*kmsg.DescribeLogDirsResponse)
 	dir := resp.Dirs[0]
 	k.equal("directory", dir.Dir, "/data")
+	k.equal("cordoned", dir.IsCordoned, false)
+	if k.version >= 5 {
+		for _, value := range []string{"*", ""} {
+			alter := kmsg.NewPtrIncrementalAlterConfigsRequest()
+			alter.Version = alter.MaxVersion()
+			alter.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{
+				ResourceType: kmsg.ConfigResourceTypeBroker, ResourceName: "1",
+				Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cordoned.log.dirs", Value: &value}},
+			}}
+			k.ask(alter)
+			k.equal("cordoned by "+value, k.works(req).(*kmsg.DescribeLogDirsResponse).Dirs[0].IsCordoned, value != "")
+		}
+	}
 	p := dir.Topics[0].Partitions
 	k.equal("partitions", len(p), 1)
 	k.equal("size", p[0].Size, k.w.partition("seeded", 0).Log().Size())

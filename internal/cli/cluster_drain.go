@@ -21,6 +21,10 @@ to the other brokers, to those of the same rack first and those that carry least
 partition that has as many replicas as there are brokers has nowhere to go: it keeps what it
 has, but is led elsewhere, unless --fewer lets it have one replica less.
 
+From its yes on, brokers that are drained are cordoned (cordoned.log.dirs): they get no
+replicas of new partitions, but where too few other brokers are left, and nothing is moved
+there, until they are unregistered, or --undo ends it.
+
 To stop a broker for a short while nothing has to be drained: stop it with SIGTERM, and its
 leaders move by themselves.
 
@@ -29,7 +33,7 @@ leaders move by themselves.
 type clusterDrain struct {
 	*app
 	moveFlags
-	fewer bool
+	fewer, undo bool
 }
 
 func newClusterDrain(a *app) *cobra.Command {
@@ -39,7 +43,8 @@ func newClusterDrain(a *app) *cobra.Command {
 		Short: "Move leaders and replicas off brokers",
 		Long:  clusterDrainLong + moveHelp + movesHelp(),
 		Example: `  strandline cluster drain 3
-  strandline cluster drain 3 --yes --throttle 50MiB`,
+  strandline cluster drain 3 --yes --throttle 50MiB
+  strandline cluster drain 3 --undo`,
 		Args:              wantArgs(1, -1, "one or more brokers"),
 		ValidArgsFunction: a.completeBrokers,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,6 +53,7 @@ func newClusterDrain(a *app) *cobra.Command {
 	}
 	d.register(cmd.Flags())
 	cmd.Flags().BoolVar(&d.fewer, "fewer", false, "let partitions that have nowhere to go have fewer replicas")
+	cmd.Flags().BoolVar(&d.undo, "undo", false, "have the brokers take replicas again, and move nothing")
 	return cmd
 }
 
@@ -73,6 +79,13 @@ func (d *clusterDrain) run(ctx context.Context, args []string) error {
 			if err := s.knows(ids); err != nil {
 				return err
 			}
+			if d.undo {
+				if err := d.cordon(ctx, client, s, ids, false); err != nil {
+					return err
+				}
+				d.out.remark("%s replicas again: strandline cluster balance gives them a share.", takes(ids))
+				return nil
+			}
 			plan, stuck := s.Drain(brokerIDsOf(ids), d.fewer)
 			lost := s.leaderlessOn(ids)
 			stuck = append(stuck, lost...)
@@ -83,6 +96,9 @@ func (d *clusterDrain) run(ctx context.Context, args []string) error {
 			if len(plan) == 0 && len(s.leaving(ids)) == 0 {
 				if r == nil {
 					r = reportOf(&s.Cluster, nil, stuck)
+					if err := d.cordon(ctx, client, s, ids, true); err != nil {
+						return err
+					}
 				}
 				r.Done, r.Stuck = true, namesOf(stuck)
 				return d.drained(ctx, client, r, ids)
@@ -92,6 +108,9 @@ func (d *clusterDrain) run(ctx context.Context, args []string) error {
 				r = next
 				if err := d.propose(r); err != nil {
 					return d.notAsked(r, err)
+				}
+				if err := d.cordon(ctx, client, s, ids, true); err != nil {
+					return err
 				}
 			}
 			m := &mover{app: d.app, moveFlags: d.moveFlags, client: client, adm: adm, report: r}

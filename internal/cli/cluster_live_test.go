@@ -125,13 +125,26 @@ func TestDrainAndBalance(t *testing.T) {
 		}
 	}
 	c.want("no leaders and no replicas are left there", "cluster", "drain", "4", "--yes")
+	// It is as good as gone for what comes: no new partitions, no moves.
+	c.run(0, "topic", "create", "later", "--partitions", "8")
+	c.run(0, "topic", "alter", "orders", "--partitions", "12")
+	for _, topic := range []string{"orders", "later"} {
+		for i, replicas := range c.replicas(topic) {
+			if slices.Contains(replicas, 4) {
+				t.Errorf("%s-%d is placed on the broker that was drained: %v", topic, i, replicas)
+			}
+		}
+	}
+	c.want("Nothing has to move", "cluster", "balance", "--yes")
+	c.run(0, "topic", "delete", "later", "--yes")
 	// Nowhere to go: led elsewhere.
-	c.wantCode(1, "8 replicas stay", "cluster", "drain", "3", "4", "--yes")
+	c.wantCode(1, "12 replicas stay", "cluster", "drain", "3", "4", "--yes")
 	for i, replicas := range c.replicas("orders") {
 		if replicas[0] == 3 {
 			t.Errorf("orders-%d prefers the broker that was drained: %v", i, replicas)
 		}
 	}
+	c.want("Brokers 3, 4 take replicas again", "cluster", "drain", "3", "4", "--undo")
 	// Everybody gets a share again.
 	c.want("moves made", "cluster", "balance", "--yes")
 	if got := c.count("orders"); got != n {

@@ -49,6 +49,10 @@ func (a *app) survey(ctx context.Context, client *kgo.Client, adm *kadm.Client) 
 	if err != nil {
 		a.out.warn("some sizes are not known: %v", err)
 	}
+	cordoned, err := cordonedOf(ctx, adm, brokers)
+	if err != nil {
+		a.out.warn("which brokers are cordoned is not known: %v", err)
+	}
 	s := &surveyed{
 		brokers: brokers, moving: moving, led: map[kafka.TopicPartition]int32{}, internal: map[string]bool{},
 	}
@@ -57,7 +61,9 @@ func (a *app) survey(ctx context.Context, client *kgo.Client, adm *kadm.Client) 
 		if b.Rack != nil {
 			rack = *b.Rack
 		}
-		s.Brokers = append(s.Brokers, moves.Broker{ID: kafka.BrokerID(b.NodeID), Rack: rack, Available: !b.IsFenced})
+		s.Brokers = append(s.Brokers, moves.Broker{
+			ID: kafka.BrokerID(b.NodeID), Rack: rack, Available: !b.IsFenced && !cordoned[b.NodeID],
+		})
 	}
 	sizes := sizesOf(dirs)
 	for _, t := range m.Topics.Sorted() {

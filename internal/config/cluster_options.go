@@ -5,6 +5,15 @@ func clusterOptions() []Option {
 	return append(append(livenessOptions(), fetcherOptions()...), throttleOptions()...)
 }
 
+// CordonedLogDirs is the option that keeps new replicas from a broker.
+const CordonedLogDirs = "cordoned.log.dirs"
+
+// Cordoned reports whether a broker's own values, set while it runs, keep new replicas
+// from it.
+func Cordoned(brokerDynamic map[string]string) bool {
+	return len(SplitList(brokerDynamic[CordonedLogDirs])) > 0
+}
+
 func throttleOptions() []Option {
 	const noBound = "9223372036854775807"
 	return []Option{
@@ -26,6 +35,12 @@ func throttleOptions() []Option {
 
 func livenessOptions() []Option {
 	return []Option{
+		{
+			Name: CordonedLogDirs, Type: List, Check: anyOf("*"), Update: PerBroker,
+			Doc: "*, so that no replicas are placed on this broker, but those of new partitions for which too " +
+				"few other brokers are left (KIP-1066); empty for none. strandline cluster drain sets it. It is " +
+				"a fact of the cluster's metadata, and can't be set where a broker is started.",
+		},
 		{
 			Name: "broker.heartbeat.interval.ms", Type: Int, Default: "250", Check: atLeast(1),
 			broker: func(b *Broker) any { return &b.HeartbeatInterval },

@@ -45,7 +45,14 @@ func (s Sources) Broker() (*Broker, error) {
 	var wrong []error
 	for _, layer := range s.layers() {
 		for _, name := range slices.Sorted(maps.Keys(layer.values)) {
-			if _, err := find(BrokerScope, name); err != nil {
+			o, err := find(BrokerScope, name)
+			if err == nil && o.Update == PerBroker && layer.source == StaticBrokerConfig {
+				err = &ValueError{
+					Scope: BrokerScope, Name: name, Value: layer.values[name],
+					Reason: "all brokers must know it, so it is set while this one runs: change its configuration then",
+				}
+			}
+			if err != nil {
 				wrong = append(wrong, err)
 			}
 		}

@@ -145,6 +145,7 @@ func TestBrokerErrors(t *testing.T) {
 			map[string]string{"log.cleaner.min.compaction.lag.ms": "9", "log.cleaner.max.compaction.lag.ms": "8"},
 			[]string{`invalid value "9" for min.compaction.lag.ms: it may not exceed max.compaction.lag.ms, which is 8`},
 		},
+		{map[string]string{"cordoned.log.dirs": "*"}, []string{"it is set while this one runs"}},
 		{map[string]string{"log.dirs": "a,b"}, []string{"want exactly one directory"}},
 		{map[string]string{"log.retention.hours": "-2"}, []string{`for log.retention.hours: want at least -1`}},
 		{map[string]string{"log.retention.ms": "x"}, []string{`invalid value "x" for log.retention.ms`}},

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 )
@@ -13,11 +14,15 @@ import (
 // one request and of the cluster.
 type placement struct {
 	// brokers are those that may lead, so that neighbours stand in different racks;
-	// absent are the others, which get a replica only where there are too few.
-	brokers []kafka.BrokerID
-	absent  []kafka.BrokerID
-	racks   map[kafka.BrokerID]string
-	all     map[kafka.BrokerID]bool
+	// the others get a replica only where there are too few: first those that are absent,
+	// then those that are cordoned.
+	brokers  []kafka.BrokerID
+	absent   []kafka.BrokerID
+	cordoned []kafka.BrokerID
+	// available are all that may lead, cordoned or not.
+	available map[kafka.BrokerID]bool
+	racks     map[kafka.BrokerID]string
+	all       map[kafka.BrokerID]bool
 	// room is how many more replicas each broker may hold (max.partitions.per.broker).
 	room    map[kafka.BrokerID]int
 	perNode int
@@ -32,21 +37,34 @@ type placement struct {
 func (s *State) newPlacement() placement {
 	p := placement{
 		all: map[kafka.BrokerID]bool{}, racks: map[kafka.BrokerID]string{},
-		room:    map[kafka.BrokerID]int{},
+		room: map[kafka.BrokerID]int{}, available: map[kafka.BrokerID]bool{},
 		perNode: int(s.broker.MaxPartitionsPerBroker), next: s.image.PartitionCount(),
 		sets: map[[3]int][]kafka.BrokerID{},
 	}
 	for _, b := range s.image.Brokers() {
 		p.all[b.ID], p.racks[b.ID] = true, b.Rack
 		p.room[b.ID] = s.room(b.ID)
-		if b.Available() {
-			p.brokers = append(p.brokers, b.ID)
-		} else {
+		switch {
+		case !b.Available():
 			p.absent = append(p.absent, b.ID)
+			continue
+		case s.cordoned(b.ID):
+			p.cordoned = append(p.cordoned, b.ID)
+		default:
+			p.brokers = append(p.brokers, b.ID)
 		}
+		p.available[b.ID] = true
+	}
+	if len(p.brokers) == 0 {
+		p.brokers, p.cordoned = p.cordoned, nil
 	}
 	p.brokers = interleave(p.brokers, p.racks)
 	return p
+}
+
+// cordoned reports whether a broker is to get no more replicas (KIP-1066).
+func (s *State) cordoned(id kafka.BrokerID) bool {
+	return config.Cordoned(s.image.Config(brokerResource(id)))
 }
 
 // room is how many more replicas a broker may hold.
@@ -78,8 +96,8 @@ func interleave(brokers []kafka.BrokerID, racks map[kafka.BrokerID]string) []kaf
 // round to round, so that what a broker leads is not all copied to the same one,
 // and to a rack that has none yet before one that has. Where there are fewer
 // brokers available than replicas, the last replicas go to brokers that are not,
-// and catch up when those are back. Brokers that hold all that they may are passed
-// over.
+// and catch up when those are back, and only then to brokers that are cordoned.
+// Brokers that hold all that they may are passed over.
 func (p *placement) spread(partitions, factor int) ([]metadata.Partition, *kafka.Error) {
 	if err := p.admit(partitions, factor); err != nil {
 		return nil, err
@@ -124,9 +142,14 @@ func (p *placement) around(left map[kafka.BrokerID]int, n, factor int) ([]kafka.
 	rest := placement{
 		brokers: slices.DeleteFunc(slices.Clone(p.brokers), full),
 		absent:  slices.DeleteFunc(slices.Clone(p.absent), full),
-		racks:   p.racks, sets: map[[3]int][]kafka.BrokerID{},
+		// Brokers that are leaving, once others are full.
+		cordoned: slices.DeleteFunc(slices.Clone(p.cordoned), full),
+		racks:    p.racks, sets: map[[3]int][]kafka.BrokerID{},
 	}
-	if have := len(rest.brokers) + len(rest.absent); have < factor || len(rest.brokers) == 0 {
+	if len(rest.brokers) == 0 {
+		rest.brokers, rest.cordoned = rest.cordoned, nil
+	}
+	if have := len(rest.brokers) + len(rest.absent) + len(rest.cordoned); have < factor || len(rest.brokers) == 0 {
 		return nil, refuse(kafka.ErrPolicyViolation, "%d of %d broker(s) may hold more partition replicas "+
 			"(max.partitions.per.broker=%d), and %d are needed: delete topics, raise the limit, or add brokers",
 			have, len(p.all), p.perNode, factor)
@@ -148,12 +171,20 @@ func (p *placement) set(n, factor int) []kafka.BrokerID {
 		for len(set) < min(factor, brokers) {
 			set = append(set, p.follower(set, first, shift))
 		}
-		for i := range factor - len(set) {
-			set = append(set, p.absent[(n+i)%len(p.absent)])
-		}
+		set = append(set, p.spare(n, factor-len(set))...)
 		p.sets[key] = set
 	}
 	return set
+}
+
+// spare returns the replicas of the n-th partition for which no other brokers are left.
+func (p *placement) spare(n, count int) (out []kafka.BrokerID) {
+	for _, group := range [][]kafka.BrokerID{p.absent, p.cordoned} {
+		for i := range min(len(group), count-len(out)) {
+			out = append(out, group[(n+i)%len(group)])
+		}
+	}
+	return out
 }
 
 // follower returns the next member of a set: the first of those that follow its
@@ -206,6 +237,9 @@ func (p *placement) given(lists [][]int32, factor int) ([]metadata.Partition, *k
 				return nil, refuse(kafka.ErrInvalidReplicaAssignment, "broker %d is named twice "+
 					"for one partition", id)
 			}
+			if slices.Contains(p.cordoned, id) {
+				return nil, cordonedBroker(id)
+			}
 			if left[id] == 0 {
 				return nil, fullBroker(id, p.perNode)
 			}
@@ -224,7 +258,7 @@ func (p *placement) given(lists [][]int32, factor int) ([]metadata.Partition, *k
 func (p *placement) alive(replicas []kafka.BrokerID) metadata.Partition {
 	out := freshPartition(replicas)
 	out.ISR = slices.DeleteFunc(slices.Clone(replicas), func(id kafka.BrokerID) bool {
-		return !slices.Contains(p.brokers, id)
+		return !p.available[id]
 	})
 	if len(out.ISR) == len(replicas) {
 		out.ISR = replicas
@@ -258,6 +292,12 @@ func (p *placement) admit(partitions, factor int) *kafka.Error {
 func fullBroker(id kafka.BrokerID, limit int) *kafka.Error {
 	return refuse(kafka.ErrPolicyViolation, "broker %d holds all the partition replicas that it may "+
 		"(max.partitions.per.broker=%d): choose another, or raise the limit", id, limit)
+}
+
+// cordonedBroker refuses a replica on a broker that is to get no more.
+func cordonedBroker(id kafka.BrokerID) *kafka.Error {
+	return refuse(kafka.ErrInvalidReplicaAssignment, "broker %d is cordoned (cordoned.log.dirs), because it is "+
+		"being drained: choose another, or have it take replicas again with strandline cluster drain --undo", id)
 }
 
 // commit counts partitions that are created indeed.

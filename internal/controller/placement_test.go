@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
 )
 
 // racked starts brokers 2 and up in racks; broker 1 is in the first.
@@ -99,6 +100,58 @@ func TestPlacementWithABrokerDown(t *testing.T) {
 	resp, _ = w.CreateTopics(createRequestOf(topicOf("v", 1, 1)))
 	expect(t, "nobody there", resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage,
 		kafka.ErrInvalidReplicationFactor, fmt.Sprintf("none of the %d broker(s)", 3))
+}
+
+// A broker that is cordoned gets no replicas, but where too few others are left: first
+// those that are down do.
+func TestPlacementBesideCordonedBrokers(t *testing.T) {
+	w := newWorld(t, 4, nil)
+	cordon := func(value string, ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			resp, records := w.IncrementalAlterConfigs(incremental(broker, id, "cordoned.log.dirs="+value))
+			if r := resp.Resources[0]; r.ErrorCode != 0 {
+				t.Fatal(*r.ErrorMessage)
+			}
+			w.replay(records)
+		}
+	}
+	cordon("*", "3")
+	w.create(topicOf("t", 8, 3), topicOf("all", 4, 4))
+	for i, p := range w.Image().Topic("t").Partitions {
+		if slices.Contains(p.Replicas, 3) {
+			t.Errorf("t-%d: %+v", i, p)
+		}
+	}
+	for i, p := range w.Image().Topic("all").Partitions {
+		if p.Replicas[3] != 3 || len(p.ISR) != 4 || p.Leader == 3 {
+			t.Errorf("all-%d: %+v", i, p)
+		}
+	}
+	w.fence(2)
+	w.create(topicOf("u", 8, 3))
+	for i, p := range w.Image().Topic("u").Partitions {
+		if slices.Contains(p.Replicas, 3) || len(p.ISR) != 2 {
+			t.Errorf("u-%d: %+v", i, p)
+		}
+	}
+	given := topicOf("given", -1, -1)
+	given.ReplicaAssignment = []kmsg.CreateTopicsRequestTopicReplicaAssignment{{Partition: 0, Replicas: []int32{3, 1}}}
+	resp, _ := w.CreateTopics(createRequestOf(given))
+	expect(t, "given", resp.Topics[0].ErrorCode, resp.Topics[0].ErrorMessage,
+		kafka.ErrInvalidReplicaAssignment, "broker 3 is cordoned")
+	moved, _ := w.AlterPartitionReassignments(moveRequest("t", 0, 1, 3, 4))
+	p := moved.Topics[0].Partitions[0]
+	expect(t, "a move", p.ErrorCode, p.ErrorMessage, kafka.ErrInvalidReplicaAssignment, "broker 3 is cordoned")
+	// Where all are, none is.
+	cordon("*", "1", "2", "4")
+	w.create(topicOf("v", 2, 3))
+	cordon("", "1", "2", "3", "4")
+	w.create(topicOf("w", 8, 1))
+	if !slices.ContainsFunc(w.Image().Topic("w").Partitions, func(p metadata.Partition) bool { return p.Leader == 3 }) {
+		t.Error("nothing is placed on broker 3 when it is cordoned no more")
+	}
+	w.checkReplayLaw()
 }
 
 // max.partitions.per.broker holds for each broker: who is full is passed over, and

@@ -114,6 +114,9 @@ func (m *reassignment) move(p *metadata.Partition, wanted []int32) *kafka.Error 
 	}
 	fresh := withoutAll(target, p.Replicas)
 	for _, id := range fresh {
+		if m.cordoned(id) {
+			return cordonedBroker(id)
+		}
 		if m.room(id) <= m.taken[id] {
 			return fullBroker(id, int(m.broker.MaxPartitionsPerBroker))
 		}

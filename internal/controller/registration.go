@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -201,7 +202,13 @@ func (s *State) UnregisterBroker(
 	if err != nil {
 		return resp, nil
 	}
-	return resp, []metadata.Record{&metadata.BrokerRemoved{ID: id}}
+	records := []metadata.Record{&metadata.BrokerRemoved{ID: id}}
+	// Another broker may have its number one day.
+	r := brokerResource(id)
+	if own := s.image.Config(r); len(own) > 0 {
+		records = append(records, &metadata.ConfigChanged{Resource: r, Remove: slices.Sorted(maps.Keys(own))})
+	}
+	return resp, records
 }
 
 func (s *State) checkUnregistration(id kafka.BrokerID) *kafka.Error {

@@ -202,11 +202,16 @@ func TestUnregisterBroker(t *testing.T) {
 	resp = ask(3)
 	expect(t, "one with replicas", resp.ErrorCode, resp.ErrorMessage, kafka.ErrInvalidRequest, "1 partition replicas")
 	w.move("a", 1, 2)
+	_, records := w.IncrementalAlterConfigs(incremental(broker, "3", "cordoned.log.dirs=*"))
+	w.replay(records)
 	if resp := ask(3); resp.ErrorCode != 0 {
 		t.Errorf("drained: %s", *resp.ErrorMessage)
 	}
 	if _, known := w.Image().Broker(3); known || len(w.Image().Brokers()) != 2 {
 		t.Error("it is still there")
+	}
+	if left := w.Image().Config(metadata.Resource{Type: metadata.BrokerResource, Name: "3"}); len(left) > 0 {
+		t.Errorf("its configuration is still there: %v", left)
 	}
 	if epoch := w.register(3, -1); epoch <= 3 {
 		t.Errorf("it comes back with epoch %d", epoch)
