@@ -13,12 +13,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/strandline/strandline"
 	"github.com/strandline/strandline/internal/cli"
+	"github.com/strandline/strandline/test/harness"
 )
 
 // TestMain lets scripts run the command line as a process of its own, as users
@@ -52,6 +55,7 @@ func startNode(ctx context.Context, o cli.BrokerOptions) (cli.Broker, error) {
 //	                 with advertise=HOST:PORT instead, one in memory that tells clients this
 //	stopbroker       stop it
 //	transact ID TOPIC  begin a transaction, with a record in the topic, and leave it open
+//	hang DIR TOPIC   restart the broker, with a transaction in the topic that no coordinator knows
 //	exits N CMD...   run a command that must exit with N
 //	overwrite FILE POSITION TEXT  change bytes of a file; FILE may be a pattern
 func TestScripts(t *testing.T) {
@@ -67,7 +71,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"broker": startBroker, "stopbroker": stopBroker, "exits": exits, "overwrite": overwrite,
-			"transact": transact,
+			"transact": transact, "hang": hang,
 		},
 	})
 }
@@ -176,4 +180,20 @@ func transact(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Defer(client.Close)
 	ts.Check(client.BeginTransaction())
 	ts.Check(client.ProduceSync(context.Background(), &kgo.Record{Topic: args[1], Value: []byte("v")}).FirstErr())
+}
+
+func hang(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: hang DIR TOPIC")
+	}
+	adm, err := kadm.NewOptClient(kgo.SeedBrokers(ts.Getenv("STRANDLINE_BROKERS")))
+	ts.Check(err)
+	topics, err := adm.ListTopics(context.Background(), args[1])
+	adm.Close()
+	ts.Check(err)
+	stopBroker(ts, false, nil)
+	const producer = 4711
+	_, err = harness.HangTransaction(ts.MkAbs(args[0]), topics[args[1]].ID, 0, producer, "open for ever", time.Now())
+	ts.Check(err)
+	startBroker(ts, false, args[:1])
 }
