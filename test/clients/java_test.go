@@ -77,22 +77,6 @@ func kafkaTools(t *testing.T, cp string, b *harness.Broker) {
 	run("", topics, "--delete", "--topic", "tools")
 }
 
-// transactionTools runs Kafka's tool for transactions over what the checks left.
-func transactionTools(t *testing.T, cp string, b *harness.Broker) {
-	t.Helper()
-	run := func(want string, args ...string) {
-		t.Helper()
-		out := java(t, cp, "org.apache.kafka.tools.TransactionsCommand", append([]string{"--bootstrap-server", b.Addr}, args...)...)
-		if !strings.Contains(out, want) {
-			t.Errorf("TransactionsCommand %v: no %q in\n%s", args, want, out)
-		}
-	}
-	run("j-transform", "list")
-	run("CompleteCommit", "describe", "--transactional-id", "j-feed")
-	run("CurrentTransactionStartOffset", "describe-producers", "--topic", "tx", "--partition", "0")
-	run("", "find-hanging", "--topic", "tx", "--max-transaction-timeout", "1")
-}
-
 // console pipes lines through the console producer and reads them back with
 // the console consumer.
 func console(t *testing.T, cp, addr string) {
