@@ -239,7 +239,7 @@ func (l *load) verify() int {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	l.awaitInSync(ctx)
+	awaitInSync(ctx, l.t, l.addrs, l.topic)
 	l.history.Forget()
 	for _, r := range readRecords(ctx, l.t, l.addrs, l.topic) {
 		l.history.Final(placeOf(r), valueOf(r))
@@ -248,25 +248,28 @@ func (l *load) verify() int {
 	return l.count()
 }
 
-// awaitInSync waits until every replica is in sync: what a broker that was cut off has
-// alone is gone then.
-func (l *load) awaitInSync(ctx context.Context) {
-	l.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.AlwaysRetryEOF())
+// awaitInSync waits until every replica of topics is in sync: what a broker that was cut
+// off has alone is gone then.
+func awaitInSync(ctx context.Context, t *testing.T, addrs []string, names ...string) {
+	t.Helper()
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF())
 	if err != nil {
-		l.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer cl.Close()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	for ; ; <-ticker.C {
-		topics, err := kadm.NewClient(cl).ListTopics(kadm.WithAuthorizedOps(ctx), l.topic) // So asked, it is not from a cache.
+		topics, err := kadm.NewClient(cl).ListTopics(kadm.WithAuthorizedOps(ctx), names...) // So asked, it is not from a cache.
 		if ctx.Err() != nil {
-			l.t.Fatalf("not all replicas are in sync: %v, %v", topics, err)
+			t.Fatalf("not all replicas are in sync: %v, %v", topics, err)
 		}
-		missing := err != nil || topics[l.topic].Err != nil
-		for _, p := range topics[l.topic].Partitions {
-			missing = missing || len(p.ISR) < len(p.Replicas)
+		missing := err != nil
+		for _, name := range names {
+			missing = missing || topics[name].Err != nil || len(topics[name].Partitions) == 0
+			for _, p := range topics[name].Partitions {
+				missing = missing || len(p.ISR) < len(p.Replicas)
+			}
 		}
 		if !missing {
 			return

@@ -38,20 +38,9 @@ func TestFranzGoAndSarama(t *testing.T) {
 	check(t, ".", program, b.Addr)
 }
 
-// python makes a virtual environment with the pinned clients.
-func python(t *testing.T) string {
-	t.Helper()
-	harness.Needs(t, "python3")
-	venv := filepath.Join(t.TempDir(), "venv")
-	harness.Run(t, limit, ".", "python3", "-m", "venv", venv)
-	harness.Run(t, limit, "python", filepath.Join(venv, "bin", "pip"), "install", "-q",
-		"--disable-pip-version-check", "-r", "requirements.txt")
-	return filepath.Join(venv, "bin", "python")
-}
-
 func TestPython(t *testing.T) {
 	b := broker(t)
-	py := python(t)
+	py := harness.Python(t, limit)
 	t.Run("librdkafka", func(t *testing.T) { check(t, "python", py, "confluent_check.py", b.Addr) })
 	t.Run("librdkafka transactions", func(t *testing.T) { check(t, "python", py, "confluent_transactions.py", b.Addr) })
 	t.Run("kafka-python", func(t *testing.T) { check(t, "python", py, "kafka_python_check.py", b.Addr) })

@@ -44,7 +44,7 @@ type seenLine struct {
 // which is killed half way. Every line comes at least once, and lines of one key
 // in their order.
 func TestFirstRun(t *testing.T) {
-	py := python(t)
+	py := harness.Python(t, limit)
 	binary := harness.Binary(t)
 	b := harness.Start(t, binary, t.TempDir())
 	harness.Run(t, time.Minute, ".", binary, "topic", "create", "lines", "--partitions", "6", "--brokers", b.Addr)
