@@ -59,7 +59,7 @@ func (l *Log) checkProducersLocked(bs []record.Batch, v Verification, nowMs int6
 			p.table = producerstate.New(producerstate.Options{})
 		}
 		a := producerAppend(b)
-		a.Verified, a.VerifiedAt = v.Verified, v.LogEnd
+		a.Verified, a.VerifiedAt, a.Gaps = v.Verified, v.LogEnd, v.Gaps
 		verdict, err := p.table.Check(a)
 		if err != nil {
 			return AppendInfo{}, false, fmt.Errorf("append to %s: %w", l.id, err)

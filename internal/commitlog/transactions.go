@@ -20,6 +20,9 @@ type Verification struct {
 	// LogEnd is what BeginVerification returned before the coordinator was asked: a
 	// marker that came since has ended what it speaks of.
 	LogEnd kafka.Offset
+	// Gaps says that the producer leaves sequences out: see producerstate.Append. It
+	// holds whether anybody was asked or not.
+	Gaps bool
 }
 
 // Marker is the end of a producer's transaction, as its coordinator asks for it.

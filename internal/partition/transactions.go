@@ -27,6 +27,13 @@ type TxnCheck struct {
 	verification commitlog.Verification
 }
 
+// WithGaps returns the check for a producer that leaves sequences out, because it numbers
+// what it sends and not its records: a batch that comes again is told all the same.
+func (c TxnCheck) WithGaps() TxnCheck {
+	c.verification.Gaps = true
+	return c
+}
+
 // BeginVerification is called before a producer's transactional batch is appended. If
 // needed is false it may be, with a zero TxnCheck. Else the transaction's coordinator
 // is to be asked whether the partition is part of it; if so the batch is appended with

@@ -273,3 +273,39 @@ func TestReadCommitted(t *testing.T) {
 		t.Errorf("read at the end: %+v", r)
 	}
 }
+
+// TestGapsAcrossLeaders: a producer that leaves sequences out is told what it has sent
+// before by the next leader too, and nothing of it is appended twice.
+func TestGapsAcrossLeaders(t *testing.T) {
+	c := newCluster(t, 1, 2, 3)
+	first, later := int32(3<<14), int32(9<<14)
+	c.inTxn(1, c.verify(1, 0).WithGaps(), txnBatch(t, 0, first, "a", "b"))
+	c.inTxn(1, partition.TxnCheck{}.WithGaps(), txnBatch(t, 0, later, "c"))
+	for range 2 {
+		c.fetch(2)
+		c.fetch(3)
+	}
+	c.elect(2, 2, 3)
+	for _, again := range []struct {
+		sequence int32
+		values   []string
+		at       kafka.Offset
+	}{{first, []string{"a", "b"}, 0}, {later, []string{"c"}, 2}} {
+		info, err := c.at(2).AppendTxn(kafka.NoLeaderEpoch, txnBatch(t, 0, again.sequence, again.values...),
+			partition.AcksAll, partition.TxnCheck{}.WithGaps(), now)
+		if err != nil || !info.Duplicate || info.BaseOffset != again.at {
+			t.Errorf("again at sequence %d: %+v, %v", again.sequence, info, err)
+		}
+	}
+	var order *producerstate.OutOfOrderSequenceError
+	for _, check := range []partition.TxnCheck{{}, partition.TxnCheck{}.WithGaps()} {
+		_, err := c.at(2).AppendTxn(kafka.NoLeaderEpoch, txnBatch(t, 0, later-1, "x"), partition.AcksAll, check, now)
+		if !errors.As(err, &order) {
+			t.Errorf("below the last sequence: %v", err)
+		}
+	}
+	_, err := c.at(2).AppendTxn(kafka.NoLeaderEpoch, txnBatch(t, 0, later+7, "x"), partition.AcksAll, partition.TxnCheck{}, now)
+	if !errors.As(err, &order) {
+		t.Errorf("a gap of somebody who leaves none: %v", err)
+	}
+}

@@ -18,6 +18,9 @@
 // no gap. Kafka calls it out of order, and its own clients then try again until their
 // time is up: they may have more than five batches on their way when a leader is cut off.
 //
+// A producer that numbers requests instead of records leaves sequences out (Append.Gaps):
+// then each that is above the last one is new.
+//
 // Assumptions: Update is called for every batch with a producer id in the order
 // of the log, both by the leader after the append and by everybody who reads
 // the log back. Check alone decides whether the leader may append.

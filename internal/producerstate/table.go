@@ -46,6 +46,11 @@ type Append struct {
 	LastOffset    kafka.Offset
 	MaxTimestamp  int64
 	Transactional bool
+	// Gaps says that the producer numbers what it sends and not its records, so that
+	// sequences are left out: any that is above the last one is new. It is for batches
+	// of a transaction alone: what an open one has here is not forgotten before it ends,
+	// so a batch that comes again is known whatever its sequence. Check alone looks at it.
+	Gaps bool
 	// Verified says that the coordinator knows the transaction to be open in this
 	// partition, and VerifiedAt where the log ended before it was asked. Check alone
 	// looks at them.
@@ -185,7 +190,7 @@ func (t *Table) Check(a Append) (Verdict, error) {
 		if v, ok := e.duplicate(a.BaseSequence, a.LastSequence); ok {
 			return v, nil
 		}
-		if v, ok := e.older(&a); ok && !t.options.AcceptUnknown {
+		if v, ok := e.older(&a); ok && !a.Gaps && !t.options.AcceptUnknown {
 			return v, nil
 		}
 	}
@@ -199,6 +204,8 @@ func (t *Table) Check(a Append) (Verdict, error) {
 	}
 	next := int32(0)
 	switch {
+	case a.Gaps && (!known || a.BaseSequence > e.lastSequence()):
+		return Verdict{}, nil
 	case e == nil && a.BaseSequence != 0 && !t.options.AcceptUnknown:
 		return Verdict{}, &UnknownProducerError{a.ProducerID, a.ProducerEpoch, a.BaseSequence}
 	case e == nil:
@@ -229,7 +236,8 @@ func (e *entry) duplicate(baseSequence, lastSequence int32) (Verdict, bool) {
 }
 
 // older tells whether a batch lies before all batches that are remembered. Then it is in
-// the log: sequences of one epoch leave no gap, and no client gives one twice.
+// the log: sequences of one epoch leave no gap, and no client gives one twice. (It is not
+// asked of batches with Append.Gaps.)
 //
 // A client that may have five batches in flight on one connection can have far more on
 // their way, and send them again in the end: those that a broker does not answer which is

@@ -33,6 +33,13 @@ func transactional(a producerstate.Append) producerstate.Append {
 	return a
 }
 
+// withGaps makes it one of a producer that leaves sequences out, in a transaction that
+// is open.
+func withGaps(a producerstate.Append) producerstate.Append {
+	a.Gaps, a.Transactional, a.Verified, a.VerifiedAt = true, true, true, 1000
+	return a
+}
+
 func TestCheck(t *testing.T) {
 	duplicateOf := func(base, last kafka.Offset) producerstate.Verdict {
 		return producerstate.Verdict{
@@ -75,6 +82,11 @@ func TestCheck(t *testing.T) {
 		{
 			name: "older than the window, and in it", log: six, append: batchOf(9, 2, 0),
 			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 9, NextSequence: 25},
+		},
+		{
+			name: "older than the only one of a producer with gaps", log: []producerstate.Append{transactional(batchOf(20, 5, 140))},
+			append: withGaps(batchOf(0, 10, 0)),
+			err:    &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 0, NextSequence: 25},
 		},
 		{
 			name: "older than a window with a gap", log: append(six[:6:6], batchOf(30, 1, 145)), append: batchOf(0, 10, 0),
@@ -134,6 +146,28 @@ func TestCheck(t *testing.T) {
 			name: "duplicate of an older epoch", append: batchOf(20, 5, 0),
 			log: append(six[:6:6], withEpoch(batchOf(0, 1, 200), 1)),
 			err: &producerstate.InvalidEpochError{ProducerID: 1, CurrentEpoch: 1},
+		},
+		{name: "gaps: first batch of a producer", append: withGaps(batchOf(7, 3, 0))},
+		{name: "gaps: first batch of an epoch", log: six, append: withGaps(withEpoch(batchOf(7, 3, 0), 1))},
+		{name: "gaps: next batch", log: six, append: withGaps(batchOf(25, 3, 0))},
+		{name: "gaps: a gap", log: six, append: withGaps(batchOf(16<<14, 3, 0))},
+		{name: "gaps: newest again", log: six, append: withGaps(batchOf(20, 5, 0)), verdict: duplicateOf(140, 144)},
+		{
+			name: "gaps: more than the newest", log: six, append: withGaps(batchOf(20, 6, 0)),
+			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 20, NextSequence: 25},
+		},
+		{
+			name: "gaps: into what there is", log: six, append: withGaps(batchOf(24, 9, 0)),
+			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 24, NextSequence: 25},
+		},
+		{
+			name: "gaps: older than the window", log: six, append: withGaps(batchOf(0, 10, 0)),
+			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 0, NextSequence: 25},
+		},
+		{
+			name: "gaps: older epoch", log: []producerstate.Append{withEpoch(batchOf(0, 1, 0), 4)},
+			append: withGaps(withEpoch(batchOf(1<<14, 1, 0), 3)),
+			err:    &producerstate.InvalidEpochError{ProducerID: 1, ProducerEpoch: 3, CurrentEpoch: 4},
 		},
 		{name: "sequence wraps inside a batch", log: wrapping[:1], append: batchOf(math.MaxInt32, 3, 0)},
 		{name: "after the wrap", log: wrapping, append: batchOf(2, 1, 0)},
