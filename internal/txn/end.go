@@ -24,6 +24,8 @@ const endBumps = 5
 //	before   ...Abort        INVALID_TXN_STATE  answered again
 //	before   others          PRODUCER_FENCED    PRODUCER_FENCED
 //
+// Where the context has CommitEmpty, a commit of Empty gives the next epoch too.
+//
 // Older versions cannot tell: a request that agrees with what was decided last is
 // answered again, any other is refused.
 func (s *Shard) EndTxn(c *Context, req *kmsg.EndTxnRequest, fx *shard.Effects) {
@@ -44,7 +46,7 @@ func (s *Shard) EndTxn(c *Context, req *kmsg.EndTxnRequest, fx *shard.Effects) {
 		s.park(t, c, req, fx)
 	case t.state == Ongoing:
 		s.end(c, req, t, fx)
-	case req.Version >= endBumps && !req.Commit:
+	case req.Version >= endBumps && (!req.Commit || c.CommitEmpty && t.state == Empty):
 		s.end(c, req, t, fx)
 	default:
 		fx.Reply(c.Caller, ErrorResponse(req, kafka.ErrInvalidTxnState))

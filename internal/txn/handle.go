@@ -167,6 +167,8 @@ func refused(response any, code kafka.Code) any {
 		}
 	case *kmsg.AddOffsetsToTxnResponse:
 		set(&r.ErrorCode)
+	case *Standing:
+		r.Code = code
 	case *kmsg.EndTxnResponse:
 		set(&r.ErrorCode)
 		r.ProducerID, r.ProducerEpoch = int64(kafka.NoProducerID), int16(noEpoch)

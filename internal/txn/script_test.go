@@ -113,6 +113,11 @@ func (c *caller) Complete(response any) {
 		c.retry()
 		return
 	}
+	if standing, ok := response.(*txn.Standing); ok {
+		c.w.printf("%s <- standing %s %s timeout=%d start=%d%s\n", c.name, standing.Code, standing.State,
+			standing.TimeoutMs, standing.StartMs, partitionsText(standing.Partitions))
+		return
+	}
 	c.w.printf("%s <- %s\n", c.name, show(response.(kmsg.Response)))
 }
 
@@ -207,6 +212,7 @@ func (w *world) ask(a *args, req kmsg.Request, id kafka.ProducerID) {
 	name := "client"
 	if a != nil {
 		name = a.str("as", name)
+		c.CommitEmpty = a.d.HasArg("empty-too")
 	}
 	c.Caller = &caller{w, name, func() {
 		w.producers++
@@ -288,6 +294,11 @@ func (w *world) command(a *args) error {
 		w.setEpoch(a)
 	case "describe":
 		w.printf("%s\n", showDescribed(w.shard.Describe(a.str("id", "x"))))
+	case "standing":
+		id, epoch := a.producer("producer")
+		who := txn.Producer{ID: a.str("id", "x"), PID: kafka.ProducerID(id), Epoch: kafka.ProducerEpoch(epoch)}
+		c := &txn.Context{NowMs: w.nowMs, Caller: &caller{w, "client", nil}}
+		w.step(func(fx *shard.Effects) { w.shard.Standing(c, who, fx) })
 	case "counts":
 		w.printf("%+v\n", w.shard.Counts())
 	case "list":

@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"strings"
 	"time"
 
 	"github.com/strandline/strandline/internal/coordinator/shard"
@@ -27,6 +28,22 @@ func DefaultSettings() Settings {
 	}
 }
 
+// OncePrefix begins the transactional ids that the broker makes for clients that give
+// none. Nobody comes back under them, so they are forgotten onceExpiration after their
+// last transaction, and as early as others if those go earlier.
+const (
+	OncePrefix     = "strandline-once-"
+	onceExpiration = time.Hour
+)
+
+// expirationOf returns how long an id is kept after its last transaction.
+func (s *Settings) expirationOf(id string) time.Duration {
+	if strings.HasPrefix(id, OncePrefix) {
+		return min(s.Expiration, onceExpiration)
+	}
+	return s.Expiration
+}
+
 // appendRetry is how long Tick rests after an append has failed.
 const appendRetry = 100 * time.Millisecond
 
@@ -47,6 +64,9 @@ type Context struct {
 	// ProducerID is one that was never given out, or kafka.NoProducerID: the reply to
 	// a request that needs one is then NeedProducerID.
 	ProducerID kafka.ProducerID
+	// CommitEmpty lets a transaction be committed that has no partition: clients that have
+	// a library know that there is nothing to commit, others ask.
+	CommitEmpty bool
 	// Offsets is the partition of __consumer_offsets that the group of an
 	// AddOffsetsToTxn belongs to.
 	Offsets kafka.TopicPartition

@@ -188,7 +188,7 @@ func (t *transaction) nextDeadline(s *Settings) int64 {
 	case t.state == Ongoing:
 		next = t.startMs + int64(t.timeoutMs) + t.shiftMs
 	case !t.state.ending():
-		next = t.lastUpdateMs + s.Expiration.Milliseconds()
+		next = t.lastUpdateMs + s.expirationOf(t.id).Milliseconds()
 	case !t.sending:
 		next = 0
 	}
