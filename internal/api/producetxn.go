@@ -97,9 +97,6 @@ func (t *producedTransaction) begin(p *partition.Partition, data []byte, i int) 
 	return who, needed
 }
 
-// maxJoins is how often the coordinator is asked about a partition.
-const maxJoins = 3
-
 // appendTxn appends r.batches, if the coordinator has nothing against it. The marker
 // of the transaction before may have been written while the coordinator was asked,
 // which waits for it: then what it said may have been about that one.
@@ -111,7 +108,7 @@ func (r *produceReply) appendTxn(
 			return nothingAppended(), &kafka.Error{Code: code, Message: joinRefusal(code)}
 		}
 		info, err := p.AppendTxn(kafka.NoLeaderEpoch, r.batches, r.acks, r.txn.checks[i], now)
-		if _, stale := errors.AsType[*producerstate.TransactionStateError](err); !stale || joins == maxJoins {
+		if _, stale := errors.AsType[*producerstate.TransactionStateError](err); !stale || joins == transactions.MaxJoins {
 			return info, err
 		}
 		who, needed := r.txn.begin(p, r.results[i].records, i)

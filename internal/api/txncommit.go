@@ -66,22 +66,11 @@ func (s *Services) joinOffsets(
 	}
 	ctx, cancel := bounded(ctx, 0)
 	defer cancel()
-	for joins := 1; ; joins++ {
-		end := p.Log().LogEndOffset()
-		check, needed, err := p.BeginVerification(j.ProducerID, j.ProducerEpoch)
-		switch {
-		case err != nil:
-			return check, kafka.ErrNotCoordinator
-		case !needed:
-			return check, kafka.ErrNone
-		}
-		code := joinedOffsetsCode(req.Version, s.Transactions.Join(ctx, j)[0])
-		// The marker of the transaction before may have been written meanwhile: then
-		// what the coordinator said may have been about that one.
-		if code != kafka.ErrNone || joins == maxJoins || p.Log().LogEndOffset() == end {
-			return check, code
-		}
+	check, code, err := s.Transactions.Enter(ctx, p, j)
+	if err != nil {
+		return check, kafka.ErrNotCoordinator
 	}
+	return check, joinedOffsetsCode(req.Version, code)
 }
 
 // joinedOffsetsCode is what a client is told of the transaction coordinator's answer.
