@@ -29,6 +29,19 @@ type Commit struct {
 	// share.
 	Member  string
 	Offsets []Next
+	// In is the transaction that the commit is part of; nil for none.
+	In *Transaction
+}
+
+// Transaction is a producer's transaction that offsets are committed in: they count
+// when it is committed.
+type Transaction struct {
+	ID            string // The transactional id.
+	ProducerID    kafka.ProducerID
+	ProducerEpoch kafka.ProducerEpoch
+	// Enter has the group's partition of __consumer_offsets be part of the transaction,
+	// and returns what the records of the commit are to come with.
+	Enter func(ctx context.Context) (guard any, err error)
 }
 
 // Commit commits offsets of a group. With a member they must be of partitions
@@ -47,13 +60,13 @@ func (x *Sessions) Commit(ctx context.Context, r Commit) error {
 		return err
 	}
 	if x.lookUp(k) == nil {
-		back, err := x.outside(ctx, k, r.Offsets)
+		back, err := x.outside(ctx, k, r.In, r.Offsets)
 		if !back {
 			return err
 		}
 		// The group knows the member, this broker has lost its session.
 	}
-	return x.within(ctx, k, func(s *session) error { return s.commitOwned(ctx, r.Offsets) })
+	return x.within(ctx, k, func(s *session) error { return s.commitOwned(ctx, r.In, r.Offsets) })
 }
 
 // checkOffsets refuses offsets that are in no log.
@@ -131,8 +144,8 @@ func (s *session) whenReady(ctx context.Context, fn func(*session) error) error 
 
 // outside commits for a group that has no members. If the group has some, it
 // reports whether the key's member is one of them, or else says why it may not.
-func (x *Sessions) outside(ctx context.Context, k key, offsets []Next) (back bool, err error) {
-	err = x.commit(ctx, k, state{generation: noGeneration}, false, offsets)
+func (x *Sessions) outside(ctx context.Context, k key, in *Transaction, offsets []Next) (back bool, err error) {
+	err = x.commit(ctx, k, committer{state: state{generation: noGeneration}, in: in}, offsets)
 	if err == nil || refusal.CodeOf(err) != kafka.ErrUnknownMemberID {
 		return false, err
 	}
@@ -149,8 +162,9 @@ func (x *Sessions) outside(ctx context.Context, k key, offsets []Next) (back boo
 		"Send the member that read these records, or stop the others", k.group, len(d.Members), k.member)
 }
 
-// commitOwned commits offsets of partitions that the session owns.
-func (s *session) commitOwned(ctx context.Context, offsets []Next) error {
+// commitOwned commits offsets of partitions that the session owns. What is part of a
+// transaction is not committed yet, and may never be: the session's place stays.
+func (s *session) commitOwned(ctx context.Context, in *Transaction, offsets []Next) error {
 	if err := s.lockCommits(ctx); err != nil {
 		return err
 	}
@@ -159,10 +173,12 @@ func (s *session) commitOwned(ctx context.Context, offsets []Next) error {
 	if err != nil {
 		return err
 	}
-	if err := s.home.commit(ctx, s.key, st, true, offsets); err != nil {
+	if err := s.home.commit(ctx, s.key, committer{state: st, member: true, in: in}, offsets); err != nil {
 		return err
 	}
-	s.noteCommitted(offsets)
+	if in == nil {
+		s.noteCommitted(offsets)
+	}
 	return nil
 }
 
@@ -232,7 +248,7 @@ func (s *session) commitRead(ctx context.Context) error {
 	if len(offsets) == 0 {
 		return nil
 	}
-	if err := s.home.commit(ctx, s.key, st, true, offsets); err != nil {
+	if err := s.home.commit(ctx, s.key, committer{state: st, member: true}, offsets); err != nil {
 		s.nudge()
 		return err
 	}
@@ -277,11 +293,21 @@ func (h *holding) move(to kafka.Offset) {
 	h.moves++
 }
 
-// commit commits offsets as a member of a generation, or as nobody.
-func (x *Sessions) commit(ctx context.Context, k key, as state, member bool, offsets []Next) error {
+// committer is who commits: a member of a generation, or nobody, maybe in a transaction.
+type committer struct {
+	state
+	member bool
+	in     *Transaction
+}
+
+// commit commits offsets.
+func (x *Sessions) commit(ctx context.Context, k key, as committer, offsets []Next) error {
+	if as.in != nil {
+		return x.commitInside(ctx, k, as, offsets)
+	}
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Version, req.Group, req.Generation, req.MemberID = commitVersion, k.group, as.generation, as.memberID
-	if member {
+	if as.member {
 		instance := k.instanceID()
 		req.InstanceID = &instance
 	}

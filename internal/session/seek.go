@@ -82,7 +82,7 @@ func (x *Sessions) seek(ctx context.Context, r Seek, to []Next) error {
 		return err
 	}
 	if len(d.Members) == 0 {
-		return x.commit(ctx, key{group: r.Group, topic: r.Topic}, state{generation: noGeneration}, false, to)
+		return x.commit(ctx, key{group: r.Group, topic: r.Topic}, committer{state: state{generation: noGeneration}}, to)
 	}
 	if d.State != group.Stable {
 		return rebalancing(r.Group)
@@ -135,7 +135,7 @@ func (s *session) seekOwned(ctx context.Context, to []Next) error {
 		}
 		return err
 	}
-	if err := s.home.commit(ctx, s.key, st, true, to); err != nil {
+	if err := s.home.commit(ctx, s.key, committer{state: st, member: true}, to); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -215,20 +215,29 @@ func (x *Sessions) ask(ctx context.Context, k key, req kmsg.Request) (kmsg.Respo
 	if !ok {
 		panic(fmt.Sprintf("session: %T is not about one group", req))
 	}
-	from := group.Context{
+	r, err := groups.Ask(ctx, x.o.Groups, id, x.caller(k),
+		func(m *group.Shard, c *group.Context, fx *shard.Effects) { m.Handle(c, req, fx) })
+	if err != nil {
+		return nil, timedOut(k.group, err)
+	}
+	return r.(kmsg.Response), nil
+}
+
+// caller is how the sessions of a key present themselves to the group's machine.
+func (x *Sessions) caller(k key) group.Context {
+	return group.Context{
 		ClientID: instancePrefix + k.member, ClientHost: "http",
 		Topics: groups.Topics{Image: x.o.Topics.Control.Image()},
 	}
-	r, err := groups.Ask(ctx, x.o.Groups, id, from,
-		func(m *group.Shard, c *group.Context, fx *shard.Effects) { m.Handle(c, req, fx) })
+}
+
+// timedOut says it in words if a coordinator did not answer in time.
+func timedOut(group string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil, refuse(kafka.ErrRequestTimedOut, "the coordinator of group %q did not answer in time: "+
-			"what came of the request is not known, so ask again", k.group)
+		return refuse(kafka.ErrRequestTimedOut, "the coordinator of group %q did not answer in time: "+
+			"what came of the request is not known, so ask again", group)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return r.(kmsg.Response), nil
+	return err
 }
 
 // describe returns what the coordinator knows of a group.
