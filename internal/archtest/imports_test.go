@@ -44,7 +44,7 @@ func mayImport() map[string][]string {
 			"coordinator/groups", "coordinator/shard", "coordinator/transactions", "group", "isr", "kafka", "metadata", "partition",
 			"producerstate", "quorum", "quota", "reach", "record", "refusal", "topics", "txn", "wire"),
 		"internal/httpapi": in("auth", "commitlog", "config", "controller", "controlplane",
-			"coordinator", "coordinator/groups", "coordinator/shard", "durability", "group", "idempotency", "kafka",
+			"coordinator", "coordinator/groups", "coordinator/shard", "coordinator/transactions", "durability", "group", "idempotency", "kafka",
 			"keyring", "metadata", "nearest", "netx", "partition", "quota", "reach", "record", "refusal",
 			"relay", "session", "strictjson", "topics", "txn"),
 		"internal/console": in("httpapi"),

@@ -38,7 +38,7 @@ func (b *Broker) openRequests() {
 		MaxSessions: int(b.settings().HTTPMaxSessions), Self: self,
 	}
 	services := httpapi.Services{
-		NodeID: self, Topics: b.topics, Keys: b.keys, Groups: b.coordinator, Control: b.control,
+		NodeID: self, Topics: b.topics, Keys: b.keys, Groups: b.coordinator, Transactions: b.transactions, Control: b.control,
 		Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log,
 	}
 	if b.cluster != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"slices"
 	"time"
@@ -24,16 +25,25 @@ func (c *produceCall) append(ctx context.Context) error {
 	once := false
 	for i := range c.records {
 		r := &c.records[i]
-		if r.timestampMs == record.NoTimestamp {
-			r.timestampMs, r.dated = now.UnixMilli(), true
-		}
+		r.date(now)
 		once = once || r.idempotencyKey != nil && r.err == nil && !r.done
+	}
+	if c.txn != nil {
+		c.appendInside(ctx, now)
+		return nil
 	}
 	if !once {
 		c.appendGroups(now)
 		return nil
 	}
 	return c.appendOnce(ctx, now)
+}
+
+// date gives a record without a timestamp that of its arrival.
+func (r *produceRecord) date(now time.Time) {
+	if r.timestampMs == record.NoTimestamp {
+		r.timestampMs, r.dated = now.UnixMilli(), true
+	}
 }
 
 // appendOnce is append for records some of which have idempotency keys. The ring
@@ -166,6 +176,13 @@ func (c *produceCall) conflict(r *produceRecord, at idempotency.Place) error {
 
 // appendGroups appends every record that has no place yet.
 func (c *produceCall) appendGroups(now time.Time) {
+	for of := range c.groups() {
+		c.appendGroup(of, now)
+	}
+}
+
+// groups returns the records that have no place yet, by partition.
+func (c *produceCall) groups() iter.Seq[[]int32] {
 	c.order = c.order[:0]
 	sorted := true
 	for i := range c.records {
@@ -183,13 +200,17 @@ func (c *produceCall) appendGroups(now time.Time) {
 			return cmp.Compare(c.records[a].partition, c.records[b].partition)
 		})
 	}
-	for rest := c.order; len(rest) > 0; {
-		n := 1
-		for n < len(rest) && c.records[rest[n]].partition == c.records[rest[0]].partition {
-			n++
+	return func(yield func([]int32) bool) {
+		for rest := c.order; len(rest) > 0; {
+			n := 1
+			for n < len(rest) && c.records[rest[n]].partition == c.records[rest[0]].partition {
+				n++
+			}
+			if !yield(rest[:n]) {
+				return
+			}
+			rest = rest[n:]
 		}
-		c.appendGroup(rest[:n], now)
-		rest = rest[n:]
 	}
 }
 

@@ -166,9 +166,14 @@ func (s *server) leadershipOf(group string) (leadership, error) {
 			Code: kafka.ErrCoordinatorNotAvailable, Message: "the group's partition has no leader: try again",
 		}
 	}
-	offsets := s.Control.Image().Topic(metadata.OffsetsTopic)
-	if offsets == nil || int(i) >= len(offsets.Partitions) {
-		return leadership{leader: leader}, nil
+	return s.leadershipIn(metadata.OffsetsTopic, i, leader), nil
+}
+
+// leadershipIn adds to the leader of a partition since when it leads.
+func (s *server) leadershipIn(topic string, partition int32, leader kafka.BrokerID) leadership {
+	t := s.Control.Image().Topic(topic)
+	if t == nil || int(partition) >= len(t.Partitions) {
+		return leadership{leader: leader}
 	}
-	return leadership{leader, offsets.Partitions[i].LeaderEpoch}, nil
+	return leadership{leader, t.Partitions[partition].LeaderEpoch}
 }

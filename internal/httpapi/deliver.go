@@ -99,7 +99,7 @@ func (c *produceCall) round(ctx context.Context, r *http.Request, body []byte, r
 // whatever becomes of it.
 func (c *produceCall) isSettled() bool {
 	for i := range c.records {
-		if x := &c.records[i]; x.err != nil || x.idempotencyKey != nil {
+		if x := &c.records[i]; x.err != nil || x.idempotencyKey != nil || x.numbered {
 			return false
 		}
 	}
@@ -128,7 +128,7 @@ type parcelResult struct {
 // pack makes a parcel for each other broker that leads partitions of records without
 // a place. Those without a leader are refused.
 func (c *produceCall) pack(r *http.Request, body []byte) (parcels []parcel) {
-	whole := true
+	whole := c.txn == nil // Whose records come with their partitions.
 	for i := range c.records {
 		x := &c.records[i]
 		if !x.isUnplaced() {
@@ -172,7 +172,14 @@ func (c *produceCall) write(p *parcel, r *http.Request) {
 		Method: http.MethodPost, RequestURI: "/v1/topics/" + url.PathEscape(c.topic.Name) + "/produce", Host: r.Host,
 		Header: http.Header{"Content-Type": {typeJSON}}, RemoteAddr: r.RemoteAddr,
 	}
-	b := fmt.Appendf(nil, `{"acks":%q,"timeout_ms":%d,"records":[`, acksText(c.acks), max(c.left.Milliseconds(), 1))
+	b := fmt.Appendf(nil, `{"timeout_ms":%d,`, max(c.left.Milliseconds(), 1))
+	if c.txn != nil {
+		p.request.RequestURI = c.txn.path()
+		b = c.txn.appendFields(b)
+	} else {
+		b = fmt.Appendf(b, `"acks":%q`, acksText(c.acks))
+	}
+	b = append(b, `,"records":[`...)
 	for k, i := range p.of {
 		if k > 0 {
 			b = append(b, ',')
@@ -199,7 +206,7 @@ func (r *produceRecord) appendRequest(b []byte) []byte {
 	if r.key != nil {
 		b = appendNullable(append(b, `,"key_base64":`...), r.key)
 	}
-	if !r.chosen {
+	if !r.chosen || r.numbered {
 		b = strconv.AppendInt(append(b, `,"partition":`...), int64(r.partition), 10)
 	}
 	if r.timestampMs != record.NoTimestamp && !r.dated {
@@ -286,7 +293,7 @@ func (c *produceCall) unpack(p *parcel) {
 		}
 		got := &p.results[k]
 		if got.Error != nil {
-			x.err = &passedOn{http.StatusServiceUnavailable, got.Error.Problem, got.Error.Undone}
+			x.err = &passedOn{statusOfName(got.Error.Code), got.Error.Problem, got.Error.Undone}
 			continue
 		}
 		x.partition, x.offset, x.timestampMs = got.Partition, kafka.Offset(got.Offset), got.TimestampMs
@@ -305,6 +312,9 @@ func (c *produceCall) mayTryAgain() bool {
 		}
 		again = again || x.again()
 	}
+	if again && c.txn != nil {
+		return c.mayRepeat()
+	}
 	return again
 }
 
@@ -316,7 +326,7 @@ func (r *produceRecord) again() bool {
 		return false
 	case undone(r.refused()):
 		return true
-	case r.idempotencyKey == nil:
+	case r.idempotencyKey == nil && !r.numbered:
 		return false
 	}
 	var lost *lostError

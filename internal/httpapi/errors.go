@@ -97,12 +97,14 @@ func statusOf(code kafka.Code) int {
 	case kafka.ErrNone:
 		return http.StatusOK
 	case kafka.ErrUnknownTopicOrPartition, kafka.ErrUnknownTopicID, kafka.ErrGroupIDNotFound,
-		kafka.ErrResourceNotFound, kafka.ErrUnknownMemberID:
+		kafka.ErrTransactionalIDNotFound, kafka.ErrResourceNotFound, kafka.ErrUnknownMemberID:
 		return http.StatusNotFound
 	case kafka.ErrTopicAlreadyExists, kafka.ErrNonEmptyGroup, kafka.ErrIllegalGeneration,
 		kafka.ErrDuplicateResource, kafka.ErrFencedInstanceID,
 		kafka.ErrInconsistentGroupProtocol, kafka.ErrGroupSubscribedToTopic,
-		kafka.ErrTopicDeletionDisabled, kafka.ErrGroupMaxSizeReached:
+		kafka.ErrTopicDeletionDisabled, kafka.ErrGroupMaxSizeReached, kafka.ErrProducerFenced,
+		kafka.ErrInvalidProducerEpoch, kafka.ErrInvalidProducerIDMapping, kafka.ErrInvalidTxnState,
+		kafka.ErrTransactionAbortable, kafka.ErrOutOfOrderSequenceNumber, kafka.ErrUnknownProducerID:
 		return http.StatusConflict
 	case kafka.ErrMessageTooLarge, kafka.ErrRecordListTooLarge:
 		return http.StatusRequestEntityTooLarge
@@ -112,12 +114,23 @@ func statusOf(code kafka.Code) int {
 		kafka.ErrInvalidPartitions, kafka.ErrInvalidReplicationFactor,
 		kafka.ErrInvalidReplicaAssignment, kafka.ErrInvalidRequiredAcks, kafka.ErrInvalidRecord,
 		kafka.ErrInvalidTimestamp, kafka.ErrInvalidGroupID, kafka.ErrInvalidSessionTimeout,
+		kafka.ErrInvalidTransactionTimeout,
 		kafka.ErrOffsetMetadataTooLarge, kafka.ErrInvalidCommitOffsetSize, kafka.ErrInvalidFetchSize,
 		kafka.ErrUnsupportedCompressionType, kafka.ErrPolicyViolation, kafka.ErrOffsetOutOfRange:
 		return http.StatusBadRequest
 	}
 	if code.Retriable() || code == kafka.ErrBrokerNotAvailable || code == kafka.ErrRebalanceInProgress {
 		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// statusOfName is statusOf for the name of a code, as another broker tells it.
+func statusOfName(name string) int {
+	for code := kafka.ErrUnknownServerError; code <= kafka.ErrRebootstrapRequired; code++ {
+		if code.String() == name {
+			return statusOf(code)
+		}
 	}
 	return http.StatusInternalServerError
 }

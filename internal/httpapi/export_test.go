@@ -37,7 +37,7 @@ func StatusOf(code kafka.Code) int { return statusOf(code) }
 
 // FieldNames are the names that the produce request is read by.
 func FieldNames() (request []string, record int, header []string) {
-	return fieldNames, fieldAcks, headerNames
+	return fieldNames, recordFields, headerNames
 }
 
 // ReadProduce reads a produce request in place and returns its records as

@@ -63,6 +63,11 @@ type BatchResults struct {
 }
 
 func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
+	return s.produceInto(w, r, nil)
+}
+
+// produceInto is produce, as part of a transaction if there is one.
+func (s *server) produceInto(w http.ResponseWriter, r *http.Request, txn *inTransaction) error {
 	b, err := s.readBody(w, r, math.MaxInt64)
 	if err != nil {
 		return err
@@ -77,18 +82,23 @@ func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
 		c = newProduceCall(s)
 	}
 	defer c.recycle()
+	c.txn, c.inside = txn, inside(r)
 	if err := guarded(func() error { return c.read(r, b.bytes) }); err != nil {
 		return err
 	}
 	if err := c.charge(); err != nil {
 		return err
 	}
-	c.topic, err = s.topicToWrite(r.Context(), r.PathValue("topic"))
-	if err != nil {
+	if c.topic, err = c.findTopic(r); err != nil {
 		return err
 	}
-	c.left, c.inside = c.timeout, inside(r)
+	c.left = c.timeout
 	c.choosePartitions()
+	if c.txn != nil && !c.inside {
+		if err := c.checkAll(); err != nil {
+			return err
+		}
+	}
 	if s.travels(r) {
 		return c.deliver(w, r, b.bytes, func() {
 			b.release()
@@ -104,6 +114,14 @@ func (s *server) produce(w http.ResponseWriter, r *http.Request) error {
 	return c.answer(w)
 }
 
+// findTopic finds the topic that the records go to.
+func (c *produceCall) findTopic(r *http.Request) (*topics.View, error) {
+	if c.txn != nil {
+		return c.txn.findTopic(r.Context(), c)
+	}
+	return c.server.topicToWrite(r.Context(), r.PathValue("topic"))
+}
+
 // appendHere appends what is to be appended on this broker.
 func (c *produceCall) appendHere(ctx context.Context) error {
 	for i := range c.records {
@@ -116,10 +134,12 @@ func (c *produceCall) appendHere(ctx context.Context) error {
 
 // read reads the request.
 func (c *produceCall) read(r *http.Request, body []byte) error {
-	switch t := contentType(r); t {
-	case typeJSON:
+	switch t := contentType(r); {
+	case t == typeJSON:
 		return c.readJSON(r, body)
-	case typeRaw:
+	case c.txn != nil:
+		return wrongType(t, typeJSON)
+	case t == typeRaw:
 		return c.readRaw(r, body)
 	default:
 		return wrongType(t, typeJSON+" (or "+typeRaw+" for a value as it is)")
@@ -218,6 +238,8 @@ func (c *produceCall) choosePartitions() {
 			r.partition, r.chosen = kafka.PartitionOfKey(r.key, n), true
 		case r.idempotencyKey != nil:
 			r.partition, r.chosen = kafka.PartitionOfKey(r.idempotencyKey, n), true
+		case c.txn != nil:
+			r.partition, r.chosen = c.txn.partitionOf(i, n), true
 		default:
 			r.partition, r.chosen = c.nextInTurn(n), true
 		}
@@ -271,14 +293,27 @@ func (c *produceCall) await(ctx context.Context) {
 			r.err = &kafka.Error{
 				Code: kafka.ErrRequestTimedOut,
 				Message: "the record was written but not acknowledged by every in-sync replica " + until +
-					": try again, with an idempotency_key to have it once",
+					": " + r.tryAgain(),
 			}
 		}
 	}
 }
 
+// tryAgain says how a record that may have been appended is sent again.
+func (r *produceRecord) tryAgain() string {
+	if r.numbered {
+		return "try again, as the same request"
+	}
+	return "try again, with an idempotency_key to have it once"
+}
+
 // answer writes the results.
 func (c *produceCall) answer(w http.ResponseWriter) error {
+	if c.txn != nil && !c.inside {
+		if err := c.failure(); err != nil {
+			return err
+		}
+	}
 	for i := range c.records {
 		r := &c.records[i]
 		if r.sameAs >= 0 && r.err == nil {
@@ -338,7 +373,7 @@ func (r *produceRecord) refused() error {
 	case movedCode(refusal.CodeOf(r.err)):
 		return &doubtError{&kafka.Error{
 			Code: refusal.CodeOf(r.err), Message: "the partition has another leader since the record was written, and it is not " +
-				"known whether that one has it: an idempotency_key makes it safe to try again",
+				"known whether that one has it: " + r.tryAgain(),
 		}}
 	}
 	return &doubtError{r.err}

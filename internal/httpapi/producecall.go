@@ -40,9 +40,9 @@ type RecordRequest struct {
 // what readJSON reads, which does so in place.
 type ProduceRequest struct {
 	RecordRequest
-	Acks      string          `json:"acks"`
 	TimeoutMs int64           `json:"timeout_ms"`
 	Records   []RecordRequest `json:"records"`
+	Acks      string          `json:"acks"`
 }
 
 // Fields of a record and of a request, by their index in the names.
@@ -55,16 +55,19 @@ const (
 	fieldPartition
 	fieldTimestampMs
 	fieldIdempotencyKey
-	fieldAcks
 	fieldTimeoutMs
 	fieldRecords
+	fieldAcks // And all after it: in a transaction others stand here.
 )
+
+// recordFields is how many of the names are a record's.
+const recordFields = fieldTimeoutMs
 
 // fieldNames are the names of a request's fields; those of a record come first.
 // It is constant.
 var fieldNames = []string{
 	"key", "key_base64", "value", "value_text", "headers", "partition", "timestamp_ms", "idempotency_key",
-	"acks", "timeout_ms", "records",
+	"timeout_ms", "records", "acks",
 }
 
 // headerNames are the names of a header's fields. It is constant.
@@ -88,6 +91,7 @@ type produceRecord struct {
 	part               *partition.Partition // Where it is; nil before.
 	leaderEpoch        kafka.LeaderEpoch    // Of part, when it was appended.
 	placed             bool                 // Another broker has it.
+	numbered           bool                 // Its place in a transaction makes it safe to send it again.
 	done               bool                 // It is where it should be, and stays there.
 }
 
@@ -100,10 +104,11 @@ type produceCall struct {
 	topic   *topics.View
 	acks    partition.Acks
 	timeout time.Duration
-	left    time.Duration // Of timeout.
-	several bool          // The request has a list of records.
-	inside  bool          // Another broker has sent it.
-	begun   bool          // It was tried once to deliver it.
+	left    time.Duration  // Of timeout.
+	several bool           // The request has a list of records.
+	inside  bool           // Another broker has sent it.
+	txn     *inTransaction // That the records are part of; nil for none.
+	begun   bool           // It was tried once to deliver it.
 	records []produceRecord
 
 	json    strictjson.Reader
@@ -134,7 +139,7 @@ func (c *produceCall) recycle() {
 	}
 	clear(c.records)
 	clear(c.headers)
-	c.topic, c.records, c.headers, c.arena = nil, c.records[:0], c.headers[:0], c.arena[:0]
+	c.topic, c.txn, c.records, c.headers, c.arena = nil, nil, c.records[:0], c.headers[:0], c.arena[:0]
 	c.builder.Reset()
 	c.json.Reset(nil)
 	c.server.calls.Put(c)
@@ -165,7 +170,7 @@ func (c *produceCall) begin() {
 
 func (c *produceCall) add() *produceRecord {
 	c.records = append(c.records, produceRecord{
-		partition: -1, timestampMs: record.NoTimestamp, sameAs: -1, offset: kafka.NoOffset,
+		partition: -1, timestampMs: record.NoTimestamp, sameAs: -1, offset: kafka.NoOffset, numbered: c.txn != nil,
 	})
 	return &c.records[len(c.records)-1]
 }
@@ -182,22 +187,31 @@ func (c *produceCall) readJSON(r *http.Request, body []byte) error {
 	in := &c.json
 	in.Reset(body)
 	single := c.add()
-	o := in.Object(fieldNames)
+	names := fieldNames
+	if c.txn != nil {
+		names = txnFieldNames
+	}
+	o := in.Object(names)
 	for i, ok := in.Next(&o); ok; i, ok = in.Next(&o) {
-		switch i {
-		case fieldAcks:
-			c.acks = readAcks(in, in.String())
-		case fieldTimeoutMs:
+		switch {
+		case i < recordFields:
+			c.readField(in, i, single)
+		case i == fieldTimeoutMs:
 			c.timeout = time.Duration(in.Int(1, maxProduceTimeout.Milliseconds())) * time.Millisecond
-		case fieldRecords:
+		case i == fieldRecords:
 			c.several = true
 			c.readRecords(in)
+		case c.txn != nil:
+			c.txn.readField(in, i)
 		default:
-			c.readField(in, i, single)
+			c.acks = readAcks(in, in.String())
 		}
 	}
 	if in.Err() == nil {
 		c.checkObject(in, &o)
+	}
+	if c.txn != nil && in.Err() == nil {
+		c.txn.checkObject(in, &o)
 	}
 	if err := in.End(); err != nil {
 		return badRequest("%v", err)
@@ -214,7 +228,7 @@ func (c *produceCall) checkObject(in *strictjson.Reader, o *strictjson.Object) {
 		checkRecord(in, o)
 		return
 	}
-	for i, name := range fieldNames[:fieldAcks] {
+	for i, name := range fieldNames[:recordFields] {
 		if o.Has(i) {
 			in.Fail("%s stands beside records: it belongs into each of them", name)
 		}
@@ -245,7 +259,7 @@ func (c *produceCall) readRecords(in *strictjson.Reader) {
 			return
 		}
 		r := c.add()
-		o := in.Object(fieldNames[:fieldAcks])
+		o := in.Object(fieldNames[:recordFields])
 		for i, ok := in.Next(&o); ok; i, ok = in.Next(&o) {
 			c.readField(in, i, r)
 		}
@@ -277,6 +291,9 @@ func (c *produceCall) readField(in *strictjson.Reader, i int, r *produceRecord) 
 		r.timestampMs = in.Int(0, maxTimestampMs)
 	case fieldIdempotencyKey:
 		r.idempotencyKey = c.taken(in.Text(c.arena))
+		if c.txn != nil {
+			in.Fail("%s", noKeysInside)
+		}
 		if in.Err() == nil {
 			if err := checkIdempotencyKey(r.idempotencyKey); err != "" {
 				in.Fail("%s", err)
@@ -371,6 +388,9 @@ func checkIdempotencyKey(key []byte) string {
 
 // takeKeyField takes the idempotency key of the HTTP header field.
 func (c *produceCall) takeKeyField(key string) error {
+	if c.txn != nil {
+		return badRequest("Idempotency-Key: %s", noKeysInside)
+	}
 	if c.several {
 		return badRequest("Idempotency-Key is for one record: give each of records an idempotency_key of its own")
 	}

@@ -21,6 +21,7 @@ type route struct {
 // routes returns the table. What stands in it is in openapi.json.
 func routes() []route {
 	const topics, topic, groups, group = "/v1/topics", "/v1/topics/{topic}", "/v1/groups", "/v1/groups/{group}"
+	const transaction = transactionsPath + "/{transaction}"
 	return []route{
 		{
 			"POST", topic + "/produce", (*server).produce,
@@ -39,6 +40,22 @@ func routes() []route {
 		{"GET", groups, (*server).listGroups, nil, map[int]any{200: GroupList{}}, false},
 		{"GET", group, (*server).describeGroup, nil, map[int]any{200: GroupDescription{}}, false},
 		{"DELETE", group, (*server).deleteGroup, nil, map[int]any{204: nil}, true},
+		{"POST", transactionsPath, (*server).beginTransaction, BeginRequest{}, map[int]any{200: BegunTransaction{}}, false},
+		{
+			"POST", transaction + "/produce", (*server).produceInTransaction,
+			TransactionProduceRequest{},
+			map[int]any{200: Result{}},
+			true,
+		},
+		{
+			"POST", transaction + "/offsets", (*server).commitInTransaction,
+			TransactionOffsetsRequest{},
+			map[int]any{200: TransactionOffsets{}},
+			true,
+		},
+		{"POST", transaction + "/commit", (*server).commitTransaction, nil, map[int]any{200: EndedTransaction{}}, true},
+		{"POST", transaction + "/abort", (*server).abortTransaction, nil, map[int]any{200: EndedTransaction{}}, true},
+		{"GET", transaction, (*server).describeTransaction, nil, map[int]any{200: TransactionDescription{}}, false},
 		{"GET", "/v1/doctor", (*server).doctor, nil, map[int]any{200: Doctor{}}, false},
 		{"GET", "/v1/openapi.json", (*server).openAPI, nil, map[int]any{200: map[string]any{}}, false},
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/strandline/strandline/internal/config"
 	"github.com/strandline/strandline/internal/coordinator/groups"
+	"github.com/strandline/strandline/internal/coordinator/transactions"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/keyring"
 	"github.com/strandline/strandline/internal/session"
@@ -20,6 +21,8 @@ type Services struct {
 	Topics *topics.Directory
 	Keys   *keyring.Rings
 	Groups *groups.Coordinator
+	// Transactions is the transaction coordinator.
+	Transactions *transactions.Coordinator
 	// Sessions are the members of groups that read over HTTP.
 	Sessions *session.Sessions
 	Control  topics.Admin
