@@ -126,6 +126,12 @@ func TestHTTPTransactionsOnAnyNode(t *testing.T) {
 	}
 }
 
+// TestHTTPTransactionWhilePartitionsAreAddedInACluster: the same where others lead them.
+func TestHTTPTransactionWhilePartitionsAreAddedInACluster(t *testing.T) {
+	c := startWebCluster(t)
+	addPartitionsInTransaction(t, c.any(), c.any)
+}
+
 // insist sends a request to one node after the other until one of them answers it, as a
 // client does that only knows what may be sent again. It returns the status and the body.
 func (c *webCluster) insist(method, path, body string) (int, string) {

@@ -260,6 +260,53 @@ func TestHTTPTransactionFences(t *testing.T) {
 	same(t, got, won...)
 }
 
+// TestHTTPTransactionWhilePartitionsAreAdded: a retry whose records belong to other
+// partitions than the first try's is not answered as if nothing had been there.
+func TestHTTPTransactionWhilePartitionsAreAdded(t *testing.T) {
+	_, c := startHTTP(t)
+	addPartitionsInTransaction(t, c, func() httpClient { return c })
+}
+
+func addPartitionsInTransaction(t *testing.T, c httpClient, any func() httpClient) {
+	t.Helper()
+	c.want(201, "", "POST", "/v1/topics", `{"name":"grows","partitions":2}`)
+	x := any().begin(`{"transactional_id":"grows"}`)
+	var keyed, keyless, explicit []string
+	for n := range 8 {
+		keyed = append(keyed, fmt.Sprintf(`{"topic":"grows","request":%d,"key":"k%d","value_text":"%d"}`, 3*n, n, n))
+		keyless = append(keyless, fmt.Sprintf(`{"topic":"grows","request":%d,"value_text":"%d"}`, 3*n+1, n))
+		explicit = append(explicit, fmt.Sprintf(`{"topic":"grows","request":%d,"value_text":"%d","partition":%d}`, 3*n+2, n, n%2))
+	}
+	for n := range 8 { // Without growth all of them may be sent again.
+		for _, body := range []string{keyed[n], keyless[n], explicit[n]} {
+			first := any().want(200, "offset", "POST", x.path("produce"), body)
+			if again := any().want(200, "offset", "POST", x.path("produce"), body); again != first {
+				t.Errorf("%s: first %s, then %s", body, first, again)
+			}
+		}
+	}
+	moved := 0
+	for n, key := range []string{"k0", "k1", "k2", "k3", "k4", "k5"} {
+		y := any().begin(fmt.Sprintf(`{"transactional_id":"y%d"}`, n))
+		body := fmt.Sprintf(`{"topic":"grows","request":0,"key":%q,"value_text":"y"}`, key)
+		first := any().want(200, "offset", "POST", y.path("produce"), body)
+		any().want(200, "", "PATCH", "/v1/topics/grows", fmt.Sprintf(`{"partitions":%d}`, 3+n))
+		status, again := any().ask("POST", y.path("produce"), body)
+		switch {
+		case status == 200 && again == first: // The key's partition is the same one.
+		case status == 409 && strings.Contains(again, "OUT_OF_ORDER_SEQUENCE_NUMBER") && strings.Contains(again, "Abort the transaction"):
+			moved++
+		default:
+			t.Errorf("with %d partitions: %d %s, the first try %s", 3+n, status, again, first)
+		}
+		any().want(200, "aborted", "POST", y.path("abort"), "")
+	}
+	if moved == 0 {
+		t.Error("no key belongs elsewhere with more partitions: the test shows nothing")
+	}
+	any().want(200, "committed", "POST", x.path("commit"), "")
+}
+
 // TestHTTPOffsetsInTransactions: offsets count with the records, or not at all, and only
 // of who owns the partition.
 func TestHTTPOffsetsInTransactions(t *testing.T) {
@@ -304,13 +351,9 @@ func TestHTTPOffsetsInTransactions(t *testing.T) {
 	x = c.begin(`{"transactional_id":"x"}`)
 	c.want(409, "NON_EMPTY_GROUP", "POST", x.path("offsets"), strings.Replace(offsets, `"a"`, `"b"`, 1))
 	c.want(409, "NON_EMPTY_GROUP", "POST", x.path("offsets"), strings.Replace(offsets, `"member":"a",`, ``, 1))
-	c.consume("in", "group=g&member=b")
-	lost, kept := "0", "1"
-	if text := c.want(200, "", "GET", "/v1/groups/g", ""); regexp.MustCompile(`"http:in:a","client_id":"[^"]*","client_host":"[^"]*","partitions":\[{"topic":"in","partition":0}\]`).MatchString(text) {
-		lost, kept = "1", "0"
-	}
-	c.want(409, "ILLEGAL_GENERATION.*not member", "POST", x.path("offsets"), `{"group":"g","member":"a","offsets":{"in":{"`+lost+`":2}}}`)
-	c.want(200, "offsets", "POST", x.path("offsets"), `{"group":"g","member":"a","offsets":{"in":{"`+kept+`":2}}}`)
+	lost, kept := c.shareOut("g", "a", "b")
+	c.want(409, "ILLEGAL_GENERATION.*not member", "POST", x.path("offsets"), fmt.Sprintf(`{"group":"g","member":"a","offsets":{"in":{"%d":2}}}`, lost))
+	c.want(200, "offsets", "POST", x.path("offsets"), fmt.Sprintf(`{"group":"g","member":"a","offsets":{"in":{"%d":2}}}`, kept))
 	c.want(200, "committed", "POST", x.path("commit"), "")
 
 	// A group without members takes it from anybody.
@@ -326,6 +369,38 @@ func TestHTTPOffsetsInTransactions(t *testing.T) {
 			t.Fatalf("the group is %s", text)
 		}
 	}
+}
+
+// shareOut has another member join a group that reads the two partitions of topic in, and
+// returns which of them the first member has lost to it, and which it has kept.
+func (c httpClient) shareOut(group, first, other string) (lost, kept int32) {
+	c.t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		c.consume("in", "group="+group+"&member="+first)
+		c.consume("in", "group="+group+"&member="+other)
+		var d struct {
+			State   string
+			Members []struct {
+				InstanceID string `json:"instance_id"`
+				Partitions []struct{ Partition int32 }
+			}
+		}
+		text := c.want(200, "members", "GET", "/v1/groups/"+group, "")
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			c.t.Fatalf("%s: %v", text, err)
+		}
+		of := map[string]int32{}
+		for _, m := range d.Members {
+			if len(m.Partitions) == 1 {
+				of[m.InstanceID] = m.Partitions[0].Partition
+			}
+		}
+		if d.State == "Stable" && len(of) == 2 {
+			return of["http:in:"+other], of["http:in:"+first]
+		}
+	}
+	c.t.Fatalf("group %s does not settle", group)
+	return 0, 0
 }
 
 // TestHTTPStreamsCommitted: a stream gives what is committed, once it is, and nothing else.

@@ -73,6 +73,17 @@ func (l *Log) OngoingTxn(id kafka.ProducerID) (kafka.Offset, kafka.ProducerEpoch
 	return first, epoch, open, nil
 }
 
+// LastSequence returns the last sequence of a producer's epoch here; false if it has none.
+func (l *Log) LastSequence(id kafka.ProducerID, epoch kafka.ProducerEpoch) (int32, bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.loadProducersLocked(); err != nil || l.w.producers.table == nil {
+		return 0, false, err
+	}
+	sequence, ok := l.w.producers.table.LastSequence(id, epoch)
+	return sequence, ok, nil
+}
+
 // AppendMarkers ends transactions, as the leader: a control batch for each marker,
 // written with one call. refused, if not nil, says of each marker why it was refused;
 // the others are appended all the same. A marker that ends nothing is appended too:

@@ -34,7 +34,7 @@ var errElsewhere = errors.New("the record is on its way to another broker")
 
 // deliver appends the records wherever they belong. body is the request's, and
 // release gives it back once it is not needed any more.
-func (c *produceCall) deliver(w http.ResponseWriter, r *http.Request, body []byte, release func()) error {
+func (c *produceCall) deliver(r *http.Request, body []byte, release func()) error {
 	ctx := r.Context()
 	until := time.Now().Add(c.timeout)
 	pause := firstPause
@@ -45,13 +45,13 @@ func (c *produceCall) deliver(w http.ResponseWriter, r *http.Request, body []byt
 		c.begun = true
 		c.left = time.Until(until)
 		if !c.mayTryAgain() || c.left <= pause || ctx.Err() != nil {
-			return c.answer(w)
+			return nil
 		}
 		sleep(ctx, pause)
 		pause = min(2*pause, maxPause)
 		view, err := c.server.topic(c.topic.Name)
 		if err != nil || view.Meta.ID != c.topic.Meta.ID {
-			return c.answer(w)
+			return nil
 		}
 		c.topic, c.left = view, time.Until(until)
 		c.beginAgain()

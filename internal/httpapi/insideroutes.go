@@ -21,8 +21,9 @@ func (h *API) Inside() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", h.Handler)
 	for path, answer := range map[string]func(context.Context, []byte) ([]byte, error){
-		keysPath:     h.server.answerKeys,
-		sessionsPath: h.server.Sessions.Serve,
+		keysPath:      h.server.answerKeys,
+		sequencesPath: h.server.answerSequences,
+		sessionsPath:  h.server.Sessions.Serve,
 	} {
 		mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) { h.server.answerInside(w, r, answer) })
 	}

@@ -100,10 +100,17 @@ func (s *server) produceInto(w http.ResponseWriter, r *http.Request, txn *inTran
 		}
 	}
 	if s.travels(r) {
-		return c.deliver(w, r, b.bytes, func() {
+		err := c.deliverAsking(r, b.bytes, func() {
 			b.release()
 			b = nil
 		})
+		if err != nil {
+			return err
+		}
+		return c.answer(w)
+	}
+	if err := c.findElsewhere(r.Context()); err != nil {
+		return err
 	}
 	if err := c.appendHere(r.Context()); err != nil {
 		return err

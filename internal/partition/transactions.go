@@ -108,6 +108,17 @@ func (p *Partition) OngoingTxn(id kafka.ProducerID) (kafka.Offset, kafka.Produce
 	return p.log.OngoingTxn(id)
 }
 
+// LastSequence returns the last sequence that a producer has sent under an epoch; false if
+// it has sent nothing. Only the leader knows.
+func (p *Partition) LastSequence(id kafka.ProducerID, epoch kafka.ProducerEpoch) (int32, bool, error) {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	if err := p.leadsLocked(kafka.NoLeaderEpoch); err != nil {
+		return 0, false, err
+	}
+	return p.log.LastSequence(id, epoch)
+}
+
 // AbortedTxns returns the aborted transactions with records in [from, upTo), where
 // upTo is at most a last stable offset.
 func (p *Partition) AbortedTxns(from, upTo kafka.Offset) ([]commitlog.AbortedTxn, error) {

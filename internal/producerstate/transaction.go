@@ -69,6 +69,15 @@ func (t *Table) Ongoing(id kafka.ProducerID) (firstOffset kafka.Offset, epoch ka
 	return e.txnFirstOffset, e.epoch, true
 }
 
+// LastSequence returns the last sequence of a producer's epoch; ok is false if it has none.
+func (t *Table) LastSequence(id kafka.ProducerID, epoch kafka.ProducerEpoch) (sequence int32, ok bool) {
+	e := t.entries[id]
+	if e == nil || e.epoch != epoch || e.count == 0 {
+		return noSequence, false
+	}
+	return e.lastSequence(), true
+}
+
 // checkTransaction says whether a batch fits the producer's transaction. A
 // transactional batch needs one that is open here, or the word of the coordinator
 // that the partition is part of one; that word was given before the batch came
