@@ -5,6 +5,7 @@ import (
 	"net/url"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/txn"
 )
 
 // Serve returns the handler of a row that does what fn does.
@@ -40,10 +41,29 @@ func FieldNames() (request []string, record int, header []string) {
 	return fieldNames, recordFields, headerNames
 }
 
+// TransactionFieldNames are the names that a produce request in a transaction is read by.
+func TransactionFieldNames() []string { return txnFieldNames }
+
+// TokenOf and ReadToken write and read what a transaction goes by.
+func TokenOf(p txn.Producer) string              { return tokenOf(p) }
+func ReadToken(text string) (txn.Producer, bool) { return readToken(text) }
+
 // ReadProduce reads a produce request in place and returns its records as
 // RecordRequests with keys and values in bytes.
 func ReadProduce(body []byte) ([]RecordRequest, error) {
+	return newProduceCall(nil).readRecordRequests(body)
+}
+
+// ReadTransactionProduce is ReadProduce for a request in a transaction, with its topic and
+// number.
+func ReadTransactionProduce(body []byte) (records []RecordRequest, topic string, request int64, err error) {
 	c := newProduceCall(nil)
+	c.txn = &inTransaction{}
+	records, err = c.readRecordRequests(body)
+	return records, c.txn.topic, int64(c.txn.request), err
+}
+
+func (c *produceCall) readRecordRequests(body []byte) ([]RecordRequest, error) {
 	if err := c.readJSON(&http.Request{URL: &url.URL{}}, body); err != nil {
 		return nil, err
 	}

@@ -315,6 +315,9 @@ func TestProduceRequestIsReadAsDescribed(t *testing.T) {
 	if diff := cmp.Diff(fields(httpapi.ProduceRequest{}), request); diff != "" {
 		t.Errorf("request (-type +reader):\n%s", diff)
 	}
+	if diff := cmp.Diff(fields(httpapi.TransactionProduceRequest{}), httpapi.TransactionFieldNames()); diff != "" {
+		t.Errorf("request in a transaction (-type +reader):\n%s", diff)
+	}
 	if diff := cmp.Diff(fields(httpapi.RecordRequest{}), request[:records]); diff != "" {
 		t.Errorf("record (-type +reader):\n%s", diff)
 	}
