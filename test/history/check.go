@@ -22,6 +22,8 @@ func (h *History) Check() []Violation {
 	h.checkDuplicates(note)
 	h.checkOverwritten(note)
 	h.checkReplicas(note)
+	h.checkProducers(note)
+	h.checkTransactions(note)
 	h.checkStates(note)
 	slices.SortStableFunc(found, func(a, b Violation) int { return cmp.Compare(a.Rule, b.Rule) })
 	return found
@@ -43,7 +45,7 @@ func (h *History) checkAcked(note noter) {
 			note(InconsistentOffset, "value %x was acknowledged at %v, where %x is in the end", v, at, inTheEnd)
 		case h.final != nil && !there:
 			note(Unseen, "value %x was acknowledged at %v, where nothing is in the end", v, at)
-		case !seen && h.passed(at):
+		case !seen && h.passed(at) && h.sent[v].txn == nil: // Who is read_committed may pass it over.
 			note(LostWrite, "value %x was acknowledged at %v, and readers of %d saw it nowhere",
 				v, at, h.reached[at.Partition])
 		}

@@ -6,10 +6,17 @@
 //	lost write          acknowledged, passed over by a reader, and read by nobody
 //	unseen              acknowledged, and not in the log in the end
 //	inconsistent offset two values at one offset, or another than was acknowledged
-//	duplicate           one value at two offsets, with an idempotent producer
+//	duplicate           one value at two offsets, with an idempotent producer, or two
+//	                    values made of one in transactions
 //	order               a reader's offsets fall, or leave some out
 //	beyond watermark    read, and not in the log in the end: overwritten
-//	offset regression   a group begins below what was committed before
+//	aborted read        read_committed, and of a transaction that was aborted
+//	precommitted read   read_committed, before the transaction was to be committed
+//	torn transaction    a reader passes over records of a transaction that is committed
+//	cycle               transactions read what each other wrote
+//	zombie              a producer goes on after another took its transactional id
+//	offset regression   a group begins below what was committed before, which what a
+//	                    transaction committed is as well
 //	two owners          two members own a partition in one generation
 //	replicas differ     replicas have other bytes below the high watermark
 //	unavailable         no acknowledgement for longer than a bound
@@ -17,7 +24,8 @@
 //
 // A value stands for one record: a producer gives each of its records another. Methods
 // may be called from any goroutine; what a client notes, it notes in the order in which
-// it saw it. Deliberately absent: clients, and transactions.
+// it saw it. What was written within transactions is acknowledged whatever becomes of
+// them, and found by a reader that is not read_committed. Deliberately absent: clients.
 package history
 
 import (
@@ -49,6 +57,11 @@ const (
 	Duplicate          Rule = "duplicate"
 	Order              Rule = "order"
 	BeyondWatermark    Rule = "beyond watermark"
+	AbortedRead        Rule = "aborted read"
+	PrecommittedRead   Rule = "precommitted read"
+	TornTransaction    Rule = "torn transaction"
+	Cycle              Rule = "cycle"
+	Zombie             Rule = "zombie"
 	OffsetRegression   Rule = "offset regression"
 	TwoOwners          Rule = "two owners"
 	ReplicasDiffer     Rule = "replicas differ"
@@ -67,9 +80,10 @@ func (v Violation) String() string { return string(v.Rule) + ": " + v.Text }
 
 // History is what clients saw of one topic.
 type History struct {
-	// Sparse says that offsets may be missing, as where the log is compacted or cut, or
-	// has markers of transactions.
+	// Sparse says that offsets may be missing, as where the log is compacted or cut.
 	Sparse bool
+	// Markers says that offsets may be those of markers, which nobody reads.
+	Markers bool
 	// MayRepeat says that producers are not idempotent, so that a value may stand
 	// twice.
 	MayRepeat bool
@@ -93,6 +107,14 @@ type History struct {
 
 	replicas []replica
 	states   []State
+
+	newest  map[string]*Session // By transactional id.
+	txns    []*Txn
+	sent    map[Value]sent
+	late    map[*Txn]bool // Was to be committed when another had taken over.
+	ways    map[reader]*way
+	derived map[Value]Value // Of which other a value was made.
+	must    []Value
 }
 
 // reader is one reader's way through one partition.
@@ -120,6 +142,7 @@ func New() *History {
 	return &History{
 		acked: map[Value]Place{}, stored: map[Value]bool{}, read: map[Place]Value{}, readers: map[reader]int64{}, reached: map[int32]int64{},
 		lastAck: map[int32]time.Time{}, gaps: map[int32]time.Duration{}, owners: map[ownership]string{},
+		newest: map[string]*Session{}, sent: map[Value]sent{}, late: map[*Txn]bool{}, ways: map[reader]*way{}, derived: map[Value]Value{},
 	}
 }
 
@@ -189,6 +212,7 @@ func (h *History) Assigned(name string, partition int32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.readers, reader{name, partition})
+	delete(h.ways, reader{name, partition})
 }
 
 // Read notes the next record that a reader sees.
@@ -201,7 +225,7 @@ func (h *History) Read(name string, at Place, v Value) {
 	case !before:
 	case at.Offset <= last:
 		h.foundLocked(Order, "%s saw %v after offset %d", name, at, last)
-	case at.Offset > last+1 && !h.Sparse:
+	case at.Offset > last+1 && !h.Sparse && !h.Markers:
 		h.foundLocked(Order, "%s saw %v after offset %d: some are missing", name, at, last)
 	}
 	h.readers[r] = at.Offset
