@@ -169,6 +169,14 @@ func (r *rider) check() {
 	r.end()
 	r.cluster.AwaitInSync()
 	r.readAll()
+	r.compareReplicas()
+	r.verdict()
+	r.t.Logf("%d acknowledged records", r.history.AckedCount())
+}
+
+// compareReplicas stops all nodes and notes what is on the disks of the first three.
+func (r *rider) compareReplicas() {
+	r.t.Helper()
 	dirs := map[int32]string{}
 	for p := range r.parts {
 		dirs[p] = r.cluster.LogDir(r.topic, p)
@@ -182,8 +190,6 @@ func (r *rider) check() {
 			r.history.Replica(id, p, all, r.cluster.Segments(id, dir))
 		}
 	}
-	r.verdict()
-	r.t.Logf("%d acknowledged records", r.history.AckedCount())
 }
 
 // verdict says what is wrong with what was noted.

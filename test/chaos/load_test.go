@@ -201,13 +201,19 @@ func (l *load) awaitEach(since time.Time) {
 // other.
 func (l *load) compareReplicas(c *harness.Cluster) {
 	l.t.Helper()
+	noteReplicas(l.t, c, l.topicID, l.history)
+	report(l.t, l.history)
+}
+
+// noteReplicas notes what is on the disks of brokers that have stopped.
+func noteReplicas(t *testing.T, c *harness.Cluster, topicID string, h *history.History) {
+	t.Helper()
 	for i, b := range c.Brokers {
-		for partition, log := range replicasOf(l.t, b.DataDir, l.topicID) {
+		for partition, log := range replicasOf(t, b.DataDir, topicID) {
 			const all = 1 << 62 // With the load ended, all is acknowledged.
-			l.history.Replica(i+1, partition, all, log)
+			h.Replica(i+1, partition, all, log)
 		}
 	}
-	report(l.t, l.history)
 }
 
 // replicasOf returns the logs of a topic in a data directory, by partition.

@@ -1,0 +1,103 @@
+package strandlinetest_test
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/strandlinetest"
+	"github.com/strandline/strandline/test/transact"
+)
+
+// chaosRounds returns how many faults there are: what the environment says, or as many
+// as given.
+func chaosRounds(t *testing.T, otherwise int) int {
+	t.Helper()
+	s := os.Getenv("STRANDLINE_CHAOS_ROUNDS")
+	if s == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatalf("STRANDLINE_CHAOS_ROUNDS=%q: %v", s, err)
+	}
+	return n
+}
+
+// txnFault is something that happens to a node, and how it ends.
+type txnFault struct {
+	name       string
+	begin, end func(c *strandlinetest.Cluster, node int)
+}
+
+func txnFaults() []txnFault {
+	restart := func(c *strandlinetest.Cluster, node int) { c.Restart(node) }
+	heal := func(c *strandlinetest.Cluster, _ int) { c.Heal() }
+	free := func(c *strandlinetest.Cluster, node int) { c.FreeDisk(node) }
+	next := func(node int) int { return 1 + node%3 }
+	return []txnFault{
+		{"killed", func(c *strandlinetest.Cluster, node int) { c.Kill(node) }, restart},
+		{"without power", func(c *strandlinetest.Cluster, node int) { c.LosePower(node) }, restart},
+		{"paused", func(c *strandlinetest.Cluster, node int) { c.Pause(node) }, func(c *strandlinetest.Cluster, node int) { c.Resume(node) }},
+		{"cut off from other nodes", func(c *strandlinetest.Cluster, node int) { c.Isolate(node) }, heal},
+		{"cut off from one node, one way", func(c *strandlinetest.Cluster, node int) { c.CutOneWay(node, next(node)) }, heal},
+		{"out of room, leading nothing", func(c *strandlinetest.Cluster, node int) {
+			leadAll(c, next(node))
+			c.FillDisk(node)
+		}, free},
+		{"out of room, for a second", func(c *strandlinetest.Cluster, node int) {
+			c.FillDisk(node)
+			<-time.After(time.Second) // Nothing that it leads goes on.
+			c.FreeDisk(node)
+		}, func(*strandlinetest.Cluster, int) {}},
+		{"to lead all", func(c *strandlinetest.Cluster, node int) { leadAll(c, node) }, func(c *strandlinetest.Cluster, node int) { leadAll(c, next(node)) }},
+		{"stopped", func(c *strandlinetest.Cluster, node int) { c.Stop(node) }, restart},
+		{"without power, as are all", func(c *strandlinetest.Cluster, _ int) {
+			c.LosePower(1, 2, 3)
+			c.Restart(1, 2, 3)
+		}, func(*strandlinetest.Cluster, int) {}},
+	}
+}
+
+// leadAll has a node lead all partitions, those of coordinators included.
+func leadAll(c *strandlinetest.Cluster, node int) {
+	for _, topic := range []string{"orders", metadata.TransactionsTopic, metadata.OffsetsTopic} {
+		for p := range c.Partitions(topic) {
+			c.MoveLeader(topic, int32(p), node)
+		}
+	}
+}
+
+// Transactional producers, members of a group that read and write in transactions, and
+// readers of both isolations go on whatever happens to leaders and coordinators: nothing
+// of an aborted transaction is read, all of a committed one is, nothing is processed
+// twice, and who was replaced does nothing any more.
+func TestTransactionsUnderFaults(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3, strandlinetest.WithSetting("replica.lag.time.max.ms", "1000"),
+		strandlinetest.WithSetting("group.min.session.timeout.ms", "1000"),
+		strandlinetest.WithSetting("offsets.topic.num.partitions", "4"),
+		strandlinetest.WithSetting("transaction.state.log.num.partitions", "4"))
+	const partitions = 4
+	r := watch(t, c, "orders", partitions)
+	l := transact.Start(t, transact.Options{
+		Addrs: c.Addrs(), Topic: "orders", Partitions: partitions, Producers: 3, Contested: 1, Transforms: 2,
+	})
+	r.history = l.History
+	l.AwaitMore(20)
+	faults := txnFaults()
+	for i := range chaosRounds(t, len(faults)) {
+		f, node := faults[i%len(faults)], 1+i%3
+		t.Logf("node %d %s, after %s", node, f.name, l.Summary())
+		f.begin(c, node)
+		l.AwaitMore(30)
+		f.end(c, node)
+		l.AwaitMore(30)
+	}
+	c.AwaitInSync()
+	l.Verify()
+	t.Log(l.Summary())
+	r.compareReplicas()
+	r.verdict()
+}
