@@ -243,22 +243,40 @@ func TestTopicMadeAgainMeanwhile(t *testing.T) {
 
 // produceTo sends one record to one node, whoever leads, and returns what it answers.
 func produceTo(ctx context.Context, cl *kgo.Client, node int, topic string, value uint64) error {
+	_, err := produceBatch(ctx, cl, node, topic, batchOf(value))
+	return err
+}
+
+// produceBatch sends a batch for partition 0 to one node, whoever leads, and returns the
+// base offset that it answers.
+func produceBatch(ctx context.Context, cl *kgo.Client, node int, topic string, batch []byte) (int64, error) {
+	return produceRequest(ctx, cl, node, topic, nil, batch)
+}
+
+// produceTransactional is produceBatch for a batch of a transactional id's.
+func produceTransactional(ctx context.Context, cl *kgo.Client, node int, id string, batch []byte) (int64, error) {
+	return produceRequest(ctx, cl, node, "orders", &id, batch)
+}
+
+func produceRequest(
+	ctx context.Context, cl *kgo.Client, node int, topic string, id *string, batch []byte,
+) (int64, error) {
 	req := kmsg.NewPtrProduceRequest()
-	req.Version, req.Acks, req.TimeoutMillis = 12, -1, 10_000
+	req.Version, req.Acks, req.TimeoutMillis, req.TransactionID = 12, -1, 10_000, id
 	rt := kmsg.NewProduceRequestTopic()
 	rt.Topic = topic
 	rp := kmsg.NewProduceRequestTopicPartition()
-	rp.Records = batchOf(value)
+	rp.Records = batch
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	resp, err := cl.Broker(node).Request(ctx, pinned{req})
 	if err != nil {
-		return err
+		return -1, err
 	}
-	answer := resp.(*kmsg.ProduceResponse)
-	return kerr.ErrorForCode(answer.Topics[0].Partitions[0].ErrorCode)
+	answer := resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0]
+	return answer.BaseOffset, kerr.ErrorForCode(answer.ErrorCode)
 }
 
 // batchOf returns a batch of one record.

@@ -276,6 +276,29 @@ func TestCompactionOfTransactions(t *testing.T) {
 	})
 }
 
+// A record of an aborted transaction goes, and the committed one before it, of the same
+// key, stays.
+func TestAbortedReplacesNothing(t *testing.T) {
+	w := newTxnWriter(t)
+	w.write(t, -1, write{key: "key", value: w.value()})
+	w.write(t, 0, write{key: "key", value: w.value()})
+	w.end(t, 0, false, false)
+	if err := w.log.Roll(); err != nil {
+		t.Fatal(err)
+	}
+	w.clean(t)
+	newCommittedReader(w).check(t, w)
+	err := w.log.Batches(w.log.LogStartOffset(), w.log.LogEndOffset(), func(b record.Batch) error {
+		if !b.IsControl() && b.IsTransactional() && b.RecordCount() > 0 {
+			t.Errorf("the aborted batch at %d has records still", b.BaseOffset())
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // markersIn counts the control batches of a log, and the batches of a producer that
 // have no records.
 func markersIn(t testing.TB, l *commitlog.Log) (markers, empty int) {

@@ -109,6 +109,7 @@ type History struct {
 	states   []State
 
 	newest  map[string]*Session // By transactional id.
+	given   map[epochName]bool
 	txns    []*Txn
 	sent    map[Value]sent
 	late    map[*Txn]bool // Was to be committed when another had taken over.
@@ -142,7 +143,7 @@ func New() *History {
 	return &History{
 		acked: map[Value]Place{}, stored: map[Value]bool{}, read: map[Place]Value{}, readers: map[reader]int64{}, reached: map[int32]int64{},
 		lastAck: map[int32]time.Time{}, gaps: map[int32]time.Duration{}, owners: map[ownership]string{},
-		newest: map[string]*Session{}, sent: map[Value]sent{}, late: map[*Txn]bool{}, ways: map[reader]*way{}, derived: map[Value]Value{},
+		newest: map[string]*Session{}, given: map[epochName]bool{}, sent: map[Value]sent{}, late: map[*Txn]bool{}, ways: map[reader]*way{}, derived: map[Value]Value{},
 	}
 }
 

@@ -17,17 +17,30 @@ type Session struct {
 }
 
 // Took notes that InitProducerId was answered: whoever had a lower epoch of the
-// transactional id is fenced from here on. A new producer id follows the last epoch of
-// the one before, and is greater.
+// transactional id is fenced from here on, and nobody else is given the same. A new
+// producer id follows the last epoch of the one before, and is greater.
 func (h *History) Took(id string, producerID int64, producerEpoch int16) *Session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := &Session{h, id, producerID, producerEpoch}
+	if h.given[s.named()] {
+		h.foundLocked(Zombie, "epoch %d of producer %d was given to two producers of %s", producerEpoch, producerID, id)
+	}
+	h.given[s.named()] = true
 	if newest := h.newest[id]; newest == nil || s.compare(newest) > 0 {
 		h.newest[id] = s
 	}
 	return s
 }
+
+// epochName is what no two producers have in common.
+type epochName struct {
+	id            string
+	producerID    int64
+	producerEpoch int16
+}
+
+func (s *Session) named() epochName { return epochName{s.id, s.producerID, s.producerEpoch} }
 
 func (s *Session) compare(other *Session) int {
 	return cmp.Or(cmp.Compare(s.producerID, other.producerID), cmp.Compare(s.producerEpoch, other.producerEpoch))

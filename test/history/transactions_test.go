@@ -62,7 +62,7 @@ func goodTransactions() *world {
 	w.Replica(1, 3, 9, slices.Concat(
 		written(0, 7, 0, 0, 2, 0), written(2, 7, 1, -1, 1, 1<<5), written(3, 7, 1, 0, 1, 0), written(4, 7, 1, -1, 1, 1<<5),
 		written(5, 7, 1, 1, 1, 0), written(6, 9, 0, 0, 1, 0)))
-	w.second = w.Took("id", 7, 1)
+	w.second = w.Took("id", 7, 2)
 	return w
 }
 
@@ -170,7 +170,7 @@ func TestTransactionRules(t *testing.T) {
 		{"a record from before the fence", func(w *world) {
 			x := w.second.Begin()
 			x.Sends(9)
-			w.Took("id", 7, 2)
+			w.Took("id", 7, 3)
 			x.Acked(9, at(9), time.Unix(9, 0))
 			w.Final(at(9), 9)
 		}, nil},
@@ -184,9 +184,10 @@ func TestTransactionRules(t *testing.T) {
 			commit(w.second.Begin())
 		}, nil},
 		{"an answer that comes late", func(w *world) {
-			w.Took("id", 7, 0)
+			w.Took("id", 7, 1)
 			commit(w.second.Begin())
 		}, nil},
+		{"an epoch for two", func(w *world) { w.Took("id", 7, 0) }, []history.Rule{history.Zombie}},
 		{"a zombie's batch", func(w *world) {
 			w.Replica(1, 4, 9, append(written(0, 7, 1, 0, 1, 0), written(1, 7, 0, 5, 1, 0)...))
 		}, []history.Rule{history.Zombie}},
