@@ -29,7 +29,9 @@
 package history
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -102,8 +104,9 @@ type History struct {
 	lastAck map[int32]time.Time
 	gaps    map[int32]time.Duration
 
-	commits []commit
-	owners  map[ownership]string
+	commits     map[committer]map[int32][]raise // By generation.
+	commitCount Mark                            // How many there were.
+	owners      map[ownership]string
 
 	replicas []replica
 	states   []State
@@ -132,6 +135,18 @@ type commit struct {
 	offset     int64
 }
 
+// committer is what a committed offset is of.
+type committer struct {
+	group     string
+	partition int32
+}
+
+// raise is a commit of a higher offset than those before it in its generation.
+type raise struct {
+	number Mark
+	offset int64
+}
+
 type ownership struct {
 	group      string
 	generation int32
@@ -143,7 +158,8 @@ func New() *History {
 	return &History{
 		acked: map[Value]Place{}, stored: map[Value]bool{}, read: map[Place]Value{}, readers: map[reader]int64{}, reached: map[int32]int64{},
 		lastAck: map[int32]time.Time{}, gaps: map[int32]time.Duration{}, owners: map[ownership]string{},
-		newest: map[string]*Session{}, given: map[epochName]bool{}, sent: map[Value]sent{}, late: map[*Txn]bool{}, ways: map[reader]*way{}, derived: map[Value]Value{},
+		commits: map[committer]map[int32][]raise{},
+		newest:  map[string]*Session{}, given: map[epochName]bool{}, sent: map[Value]sent{}, late: map[*Txn]bool{}, ways: map[reader]*way{}, derived: map[Value]Value{},
 	}
 }
 
@@ -275,7 +291,19 @@ func (h *History) Forget() {
 func (h *History) Committed(group string, partition, generation int32, offset int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.commits = append(h.commits, commit{group, partition, generation, offset})
+	h.commitLocked(commit{group, partition, generation, offset})
+}
+
+func (h *History) commitLocked(c commit) {
+	h.commitCount++
+	of := committer{c.group, c.partition}
+	if h.commits[of] == nil {
+		h.commits[of] = map[int32][]raise{}
+	}
+	before := h.commits[of][c.generation]
+	if len(before) == 0 || before[len(before)-1].offset < c.offset {
+		h.commits[of][c.generation] = append(before, raise{h.commitCount, c.offset})
+	}
 }
 
 // Mark is a moment of a history.
@@ -285,7 +313,7 @@ type Mark int
 func (h *History) Mark() Mark {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Mark(len(h.commits))
+	return h.commitCount
 }
 
 // Fetched notes the committed offset that a member of a generation was told. Its
@@ -293,10 +321,14 @@ func (h *History) Mark() Mark {
 func (h *History) Fetched(began Mark, group string, partition, generation int32, offset int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, c := range h.commits[:began] {
-		if c.group == group && c.partition == partition && c.generation <= generation && offset < c.offset {
+	for g, raises := range h.commits[committer{group, partition}] {
+		if g > generation {
+			continue
+		}
+		after, _ := slices.BinarySearchFunc(raises, began+1, func(r raise, m Mark) int { return cmp.Compare(r.number, m) })
+		if after > 0 && raises[after-1].offset > offset {
 			h.foundLocked(OffsetRegression, "group %s, partition %d: generation %d begins at %d, after %d was committed in %d",
-				group, partition, generation, offset, c.offset, c.generation)
+				group, partition, generation, offset, raises[after-1].offset, g)
 			return
 		}
 	}

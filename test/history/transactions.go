@@ -137,24 +137,13 @@ func (x *Txn) Ended(o Outcome) {
 	if o != WasCommitted {
 		return
 	}
-	x.h.commits = append(x.h.commits, x.offsets...)
+	for _, c := range x.offsets {
+		x.h.commitLocked(c)
+	}
 	if x.h.late[x] {
 		x.h.foundLocked(Zombie, "transaction %d was committed by epoch %d of %s, which asked when epoch %d was there",
 			x.number, x.session.producerEpoch, x.session.id, x.h.newest[x.session.id].producerEpoch)
 	}
-}
-
-// CommittedCount returns how many transactions were committed, as their clients know.
-func (h *History) CommittedCount() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := 0
-	for _, x := range h.txns {
-		if x.outcome == WasCommitted {
-			n++
-		}
-	}
-	return n
 }
 
 // way is what a read_committed reader has of a partition: from where it began until
