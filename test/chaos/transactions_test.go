@@ -45,7 +45,7 @@ func TestClusterTransactions(t *testing.T) {
 		l.AwaitMore(20)
 	}
 	l.Verify()
-	(&load{t: t, addrs: c.Addrs(), topic: topic}).awaitInSync(t.Context())
+	awaitInSync(t.Context(), t, c.Addrs(), topic)
 	c.Stop()
 	noteReplicas(t, c, hex.EncodeToString(id[:]), l.History)
 	report(t, l.History)
