@@ -109,6 +109,31 @@ func TestHTTPOnAnyNode(t *testing.T) {
 	}
 	c.any().want(409, "DUPLICATE_RESOURCE", "POST", "/v1/topics/t/produce", `{"value_text":"else","idempotency_key":"i"}`)
 	c.any().want(200, `"partitions":6`, "GET", "/v1/topics", "")
+	c.describeEverywhere()
+}
+
+// describeEverywhere has each node describe topics at once as their leaders know them, also
+// one that has no replica.
+func (c *webCluster) describeEverywhere() {
+	c.t.Helper()
+	c.createTopic("single", 3, 1)
+	for p := range 3 {
+		c.any().produce("single", fmt.Sprintf(`{"value_text":"x","partition":%d}`, p))
+		for id, node := range c.nodes {
+			var d struct {
+				Partitions []struct {
+					End *int64 `json:"log_end_offset"`
+				}
+			}
+			text := node.want(200, "", "GET", "/v1/topics/single", "")
+			if err := json.Unmarshal([]byte(text), &d); err != nil {
+				c.t.Fatal(err)
+			}
+			if end := d.Partitions[p].End; end == nil || *end != 1 {
+				c.t.Errorf("node %d describes partition %d: %s", id, p, text)
+			}
+		}
+	}
 }
 
 // produceLists sends lists whose records belong to all leaders.

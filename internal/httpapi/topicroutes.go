@@ -58,8 +58,9 @@ type PatchConfigs struct {
 	Delete []string          `json:"delete"` // What falls back to the default.
 }
 
-// PartitionDescription is a partition in TopicDescription. What only a replica on
-// this broker knows is null without one.
+// PartitionDescription is a partition in TopicDescription. Offsets and size are the
+// leader's; where it does not answer they are those of the replica on the broker that was
+// asked, and null without one.
 type PartitionDescription struct {
 	Partition      int32   `json:"partition"`
 	Leader         int32   `json:"leader"` // -1 without one.
@@ -217,10 +218,12 @@ func (s *server) answerTopic(
 	if err := errorOf(described.ErrorCode, described.ErrorMessage); err != nil {
 		return err
 	}
+	partitions := describePartitions(view)
+	s.askLeaders(r, view, partitions)
 	d := TopicDescription{
 		Name: view.Name, ID: view.Meta.ID.String(), Internal: view.Internal,
 		ReplicationFactor: len(view.Meta.Partitions[0].Replicas),
-		Partitions:        describePartitions(view), Configs: map[string]ConfigDescription{}, Warnings: warnings,
+		Partitions:        partitions, Configs: map[string]ConfigDescription{}, Warnings: warnings,
 	}
 	for _, c := range described.Configs {
 		if c.Value != nil {
