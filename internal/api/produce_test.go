@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -107,6 +109,8 @@ func TestLateDuplicate(t *testing.T) {
 // acknowledging what its replicas take.
 func TestStranded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
+		var outOfTouch atomic.Bool
+		w.services.OutOfTouch = outOfTouch.Load
 		topic := w.createTopic("t", 1)
 		w.replicate(topic)
 		c, waiting := w.connect(), w.connect()
@@ -116,10 +120,11 @@ func TestStranded(t *testing.T) {
 			return req
 		}
 		first := waiting.send(produceOf(9, "t", 0, batchOf("a")))
+		synctest.Wait() // It is appended before what other connections send.
 		if got := outcomeOf(c.produced(soon("b"))); got.code != kafka.ErrRequestTimedOut {
 			t.Errorf("in touch: %v", got)
 		}
-		w.services.OutOfTouch = func() bool { return true }
+		outOfTouch.Store(true)
 		_ = w.connect().send(followOf(topic, 2, 3))
 		if got := outcomeOf(onlyProduced(t, waiting.receive(first))); got != (outcome{0, 0}) {
 			t.Errorf("out of touch, but not with the follower: %v", got)

@@ -176,6 +176,7 @@ func tryInitProducerID(k *talk) {
 	if first.ProducerID < 0 || first.ProducerID == second.ProducerID {
 		k.t.Errorf("ids %d and %d", first.ProducerID, second.ProducerID)
 	}
+	k.w.must(k.w.ensureTransactionsTopic(k.t.Context())) // As FindCoordinator does.
 	id := k.name("tx")
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.TransactionalID, req.TransactionTimeoutMillis = &id, 60_000
