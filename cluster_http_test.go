@@ -110,6 +110,11 @@ func TestHTTPOnAnyNode(t *testing.T) {
 	c.any().want(409, "DUPLICATE_RESOURCE", "POST", "/v1/topics/t/produce", `{"value_text":"else","idempotency_key":"i"}`)
 	c.any().want(200, `"partitions":6`, "GET", "/v1/topics", "")
 	c.describeEverywhere()
+	for id, node := range c.nodes {
+		if text := node.want(200, "", "GET", "/metrics", ""); strings.Contains(text, `passed_on_requests_total{outcome="answered"} 0`) {
+			t.Errorf("node %d has passed nothing on", id)
+		}
+	}
 }
 
 // describeEverywhere has each node describe topics at once as their leaders know them, also

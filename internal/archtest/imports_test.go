@@ -30,7 +30,7 @@ func mayImport() map[string][]string {
 		"internal/broker": {everything},
 
 		"internal/metrics": in("api", "cleaner", "commitlog", "config", "coordinator/groups", "group", "journal", "kafka",
-			"keyring", "metadata", "netx", "partition", "quorum", "session", "tally", "txn", "wire"),
+			"keyring", "metadata", "netx", "partition", "quorum", "relay", "session", "tally", "txn", "wire"),
 		"internal/express":         in(),
 		"internal/wire":            in("certs", "kafka", "netx", "tally", "vfs"),
 		"internal/tally":           nil,

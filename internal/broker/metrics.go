@@ -9,6 +9,7 @@ import (
 	"github.com/strandline/strandline/internal/httpapi"
 	"github.com/strandline/strandline/internal/metrics"
 	"github.com/strandline/strandline/internal/netx"
+	"github.com/strandline/strandline/internal/relay"
 	"github.com/strandline/strandline/internal/txn"
 )
 
@@ -54,6 +55,10 @@ func (b *Broker) metricsSources() metrics.Sources {
 	if b.http != nil {
 		connections = b.http.listener.Stats
 	}
+	passedOn := func() relay.Stats { return relay.Stats{} }
+	if b.cluster != nil {
+		passedOn = b.cluster.relay.Stats
+	}
 	return metrics.Sources{
 		Self: b.api.NodeID, Rack: b.config.Rack, Ready: b.ready, Wire: b.wire, API: b.api,
 		Partitions: b.partitions, Image: b.control.Image, Quorum: b.quorum.Status,
@@ -66,7 +71,8 @@ func (b *Broker) metricsSources() metrics.Sources {
 		Disk: b.disk, Usage: b.config.FS.Usage, Settings: b.settings, Now: b.now,
 		ProcessIO: func() ([]byte, error) { return os.ReadFile("/proc/self/io") },
 		Events:    &b.counts.events, HTTP: &b.counts.http, HTTPConnections: connections,
-		Keys: b.keys, Sessions: b.sessions,
+		PassedOn: passedOn,
+		Keys:     b.keys, Sessions: b.sessions,
 	}
 }
 

@@ -63,6 +63,10 @@ func (s *Sources) collectHTTP(to *scrape) {
 	to.counter("strandline_http_connections_accepted_total", float64(c.Accepted))
 	to.counter("strandline_http_connections_refused_total", float64(c.RefusedInAll), "limit", "max.connections")
 	to.counter("strandline_http_connections_refused_total", float64(c.RefusedByAddress), "limit", "max.connections.per.ip")
+	on := s.PassedOn()
+	to.counter("strandline_http_passed_on_requests_total", float64(on.Answered), "outcome", "answered")
+	to.counter("strandline_http_passed_on_requests_total", float64(on.Unsent), "outcome", "unsent")
+	to.counter("strandline_http_passed_on_requests_total", float64(on.Lost), "outcome", "lost")
 	s.collectKeys(to)
 	s.collectSessions(to)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/quorum"
+	"github.com/strandline/strandline/internal/relay"
 	"github.com/strandline/strandline/internal/session"
 	"github.com/strandline/strandline/internal/tally"
 	"github.com/strandline/strandline/internal/txn"
@@ -54,6 +55,8 @@ type Sources struct {
 	Sessions *session.Sessions
 	// HTTPConnections tells of the HTTP listener.
 	HTTPConnections func() netx.LimitStats
+	// PassedOn tells of the HTTP requests that other brokers were sent.
+	PassedOn func() relay.Stats
 	// Events and HTTP are what this room's own types have counted.
 	Events *Events
 	HTTP   *HTTP

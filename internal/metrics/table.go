@@ -406,6 +406,11 @@ func httpMetrics() []Metric {
 			"Connections to the HTTP listener that were closed unread: there were max.connections, or " +
 				"max.connections.per.ip from the address.", "",
 		},
+		{
+			"strandline_http_passed_on_requests_total", counter, labels("outcome"),
+			"Requests of other brokers, for clients or for groups, keys and transactions between them: answered, unsent " +
+				"(no connection, so they are tried elsewhere) or lost (sent, and not answered).", "",
+		},
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -60,6 +61,8 @@ type Dial func(ctx context.Context, to kafka.BrokerID) (net.Conn, error)
 type Relay struct {
 	dial Dial
 
+	answered, unsent, lost atomic.Uint64
+
 	mu     sync.Mutex
 	idle   map[lane][]*conn // The one that was used last is at the end.
 	failed map[kafka.BrokerID]failure
@@ -67,6 +70,16 @@ type Relay struct {
 	sweep  *time.Timer // Closes what was idle for long; nil while there is nothing.
 	closed bool
 }
+
+// Stats are the requests since the start by what became of them.
+type Stats struct {
+	Answered uint64 // With a refusal too.
+	Unsent   uint64 // Nothing of them has left.
+	Lost     uint64 // They may have been carried out.
+}
+
+// Stats returns the counts. It may be called at any time.
+func (x *Relay) Stats() Stats { return Stats{x.answered.Load(), x.unsent.Load(), x.lost.Load()} }
 
 // lane is the connections to a broker for one kind of requests. Short requests to
 // produce keep to connections of their own, which the other side answers faster.
@@ -107,6 +120,7 @@ func (x *Relay) Send(
 ) (*http.Response, error) {
 	c, err := x.take(ctx, laneOf(to, r, body))
 	if err != nil {
+		x.unsent.Add(1)
 		return nil, &Error{Broker: to, Err: err}
 	}
 	stop := context.AfterFunc(ctx, c.interrupt)
@@ -117,8 +131,14 @@ func (x *Relay) Send(
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
+		if sent {
+			x.lost.Add(1)
+		} else {
+			x.unsent.Add(1)
+		}
 		return nil, &Error{Broker: to, Sent: sent, Err: err}
 	}
+	x.answered.Add(1)
 	end := func(whole bool) {
 		if stop() && whole && !resp.Close {
 			x.put(c)
