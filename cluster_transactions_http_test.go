@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -100,7 +101,21 @@ func TestHTTPTransactionsOnAnyNode(t *testing.T) {
 	}
 	slices.Sort(want)
 	same(t, committedValues(t, c.Addrs(), "out", 6), want...)
-	x := c.any().begin(`{}`)
+	x := c.any().begin(`{"transactional_id":"at-once"}`)
+	var tries sync.WaitGroup
+	answers := make([]string, 12) // The same request at the same time, at all nodes.
+	for i := range answers {
+		node := c.any()
+		tries.Go(func() {
+			_, answers[i] = node.ask("POST", x.path("produce"), `{"topic":"out","request":0,"records":[{"key":"a","value_text":"1"},{"key":"b","value_text":"2"},{"key":"c","value_text":"3"}]}`)
+		})
+	}
+	tries.Wait()
+	if slices.Sort(answers); answers[0] != answers[len(answers)-1] || !strings.HasPrefix(answers[0], `{"failed":0,`) {
+		t.Errorf("the same request at the same time got %q", slices.Compact(answers))
+	}
+	c.any().want(200, "aborted", "POST", x.path("abort"), "")
+	x = c.any().begin(`{}`)
 	c.any().want(200, "offset", "POST", x.path("produce"), `{"topic":"made-just-now","request":0,"value_text":"x"}`)
 	c.any().want(200, "committed", "POST", x.path("commit"), "")
 	// The group's session is found from any node too.

@@ -237,6 +237,8 @@ func (c *produceCall) choosePartitions() {
 		r := &c.records[i]
 		switch {
 		case r.done || r.err != nil:
+		case r.partition >= n && c.txn != nil && c.inside:
+			r.err = noLeaderError{} // Another broker knows of it already.
 		case r.partition >= n && !r.chosen:
 			code, message := c.topic.NoPartition(r.partition)
 			r.err = &kafka.Error{Code: code, Message: message}

@@ -313,6 +313,9 @@ func (t *inTransaction) refused(err error) error {
 // takes the timestamps from there: of those without one the first try's counts.
 func (c *produceCall) compare(p *partition.Partition, of []int32, at kafka.Offset) error {
 	chunk, err := p.Log().Read(at, 1, at+kafka.Offset(len(of)), true)
+	if refusal.CodeOf(err) == kafka.ErrOffsetOutOfRange {
+		return nil // Retention or DeleteRecords has taken them.
+	}
 	if err != nil {
 		return err
 	}
