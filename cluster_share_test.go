@@ -122,6 +122,10 @@ func TestHTTPStreamsOnAnyNode(t *testing.T) {
 	c.createTopic("t", 3, 1)
 	for _, query := range []string{"partition=0&offset=earliest", "partition=1&offset=earliest", "partition=2&offset=earliest", "group=g"} {
 		for id, node := range c.nodes {
+			if strings.HasPrefix(query, "group=") {
+				// Of its own: a stream that was just left may still take a record of its member.
+				query = fmt.Sprintf("group=g%d", id)
+			}
 			func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
