@@ -240,16 +240,29 @@ func TestHTTPTransactionsThroughFailovers(t *testing.T) {
 			step(200, "POST", x.path("produce"), fmt.Sprintf(`{"topic":"t","request":%d,"records":[%s]}`, request, strings.Join(records, ",")))
 		}
 		step(200, "POST", x.path("offsets"), fmt.Sprintf(`{"group":"g","offsets":{"t":{"0":%d}}}`, n+1))
+		// And of a member, whose session is lost with the group's coordinator.
+		if status, text := c.insist("GET", "/v1/topics/t/consume?group=m&member=a&wait_ms=20000", ""); status != 200 || !strings.Contains(text, `"partition"`) {
+			t.Fatalf("read %d %s", status, text)
+		}
+		step(200, "POST", x.path("offsets"), fmt.Sprintf(`{"group":"m","member":"a","offsets":{"t":{"0":%d}}}`, n+1))
+		if n == 1 {
+			c.LosePower(1, 2, 3)
+			c.Restart(1, 2, 3)
+			c.AwaitInSync()
+		}
 		step(200, "POST", x.path("commit"), "")
 		step(409, "POST", x.path("abort"), "")
 	}
 	slices.Sort(want)
 	same(t, committedValues(t, c.Addrs(), "t", 3), want...)
 	for end := time.Now().Add(30 * time.Second); ; {
-		if _, text := c.insist("GET", "/v1/groups/g", ""); strings.Contains(text, `"committed_offset":2,`) {
+		_, g := c.insist("GET", "/v1/groups/g", "")
+		_, m := c.insist("GET", "/v1/groups/m", "")
+		if strings.Contains(g, `"committed_offset":2,`) && strings.Contains(m, `"committed_offset":2,`) {
 			break
-		} else if time.Now().After(end) {
-			t.Fatalf("the group is %s", text)
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the groups are %s and %s", g, m)
 		}
 	}
 }
