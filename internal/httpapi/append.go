@@ -183,6 +183,25 @@ func (c *produceCall) appendGroups(now time.Time) {
 
 // groups returns the records that have no place yet, by partition.
 func (c *produceCall) groups() iter.Seq[[]int32] {
+	c.arrange()
+	return c.eachGroup
+}
+
+func (c *produceCall) eachGroup(yield func([]int32) bool) {
+	for rest := c.order; len(rest) > 0; {
+		n := 1
+		for n < len(rest) && c.records[rest[n]].partition == c.records[rest[0]].partition {
+			n++
+		}
+		if !yield(rest[:n]) {
+			return
+		}
+		rest = rest[n:]
+	}
+}
+
+// arrange puts the records that have no place yet into the order of their partitions.
+func (c *produceCall) arrange() {
 	c.order = c.order[:0]
 	sorted := true
 	for i := range c.records {
@@ -199,18 +218,6 @@ func (c *produceCall) groups() iter.Seq[[]int32] {
 		slices.SortStableFunc(c.order, func(a, b int32) int {
 			return cmp.Compare(c.records[a].partition, c.records[b].partition)
 		})
-	}
-	return func(yield func([]int32) bool) {
-		for rest := c.order; len(rest) > 0; {
-			n := 1
-			for n < len(rest) && c.records[rest[n]].partition == c.records[rest[0]].partition {
-				n++
-			}
-			if !yield(rest[:n]) {
-				return
-			}
-			rest = rest[n:]
-		}
 	}
 }
 
