@@ -112,6 +112,7 @@ func TestHTTPForgedFields(t *testing.T) {
 			}
 		}
 		node.want(404, "RESOURCE_NOT_FOUND", "POST", "/internal/keys", "{}")
+		node.want(404, "RESOURCE_NOT_FOUND", "POST", "/internal/sequences", "{}")
 		node.want(404, "RESOURCE_NOT_FOUND", "POST", "/internal/sessions", "{}")
 	}
 }

@@ -91,8 +91,9 @@ func addSequence(sequence int32, n int64) int32 {
 // entry is one producer.
 //
 // Invariants: 0 <= count <= Window; batches[:count] are of this epoch, oldest
-// first, and each starts at the sequence after the one before, unless the log
-// was written by a leader that accepted an unknown producer.
+// first, and each starts at the sequence after the one before, or above it if the
+// producer leaves sequences out; unless the log was written by a leader that accepted
+// an unknown producer.
 type entry struct {
 	id               kafka.ProducerID
 	txnFirstOffset   kafka.Offset // kafka.NoOffset: no open transaction.
