@@ -5,6 +5,8 @@ import (
 	"net/url"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/topics"
 	"github.com/strandline/strandline/internal/txn"
 )
 
@@ -87,4 +89,29 @@ func (c *produceCall) readRecordRequests(body []byte) ([]RecordRequest, error) {
 		out = append(out, one)
 	}
 	return out, nil
+}
+
+// SentAgain returns which records of a request in a transaction are sent again after a try
+// in which some of them were lost and others refused, and whether any is.
+func SentAgain(partitions []int32, lost, refused func(i int) bool) (again []bool, some bool) {
+	c := newProduceCall(nil)
+	c.txn = &inTransaction{}
+	for i, p := range partitions {
+		r := c.add()
+		r.partition, r.placed = p, true
+		switch {
+		case lost(i):
+			r.err = &lostError{errElsewhere}
+		case refused(i):
+			r.err = txnRefusal(kafka.ErrProducerFenced)
+		}
+	}
+	if some = c.mayTryAgain(); some {
+		c.topic = &topics.View{Meta: &metadata.Topic{Partitions: make([]metadata.Partition, 9)}}
+		c.beginAgain()
+	}
+	for i := range c.records {
+		again = append(again, some && c.records[i].isUnplaced())
+	}
+	return again, some
 }
