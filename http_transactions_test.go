@@ -171,6 +171,13 @@ func TestHTTPTransactionRefusals(t *testing.T) {
 	if again := c.want(200, "", "POST", x.path("produce"), five); again != text {
 		t.Errorf("the retry got %s, the first %s", again, text)
 	}
+	// Where the log gives the time, that of the first try is the answer to the second too.
+	c.want(201, "", "POST", "/v1/topics", `{"name":"log-time","partitions":1,"configs":{"message.timestamp.type":"LogAppendTime"}}`)
+	timed := `{"topic":"log-time","request":3,"records":[{"value_text":"a","timestamp_ms":5},{"value_text":"b"}]}`
+	text = c.want(200, `"timestamp_ms":\d{13}.*"timestamp_ms":\d{13}`, "POST", x.path("produce"), timed)
+	if again := c.want(200, "", "POST", x.path("produce"), timed); again != text {
+		t.Errorf("the retry got %s, the first %s", again, text)
+	}
 	// The same number for something else, and one that comes too late.
 	c.want(409, `DUPLICATE_RESOURCE.*t-1 has them at offset 0`, "POST", x.path("produce"), strings.Replace(five, "lll", "mmm", 1))
 	c.want(409, `OUT_OF_ORDER_SEQUENCE_NUMBER.*records\[0\]: request 0 was sent before with other records`, "POST", x.path("produce"),

@@ -18,6 +18,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -179,7 +180,7 @@ func (s *server) describeTransaction(w http.ResponseWriter, r *http.Request) err
 		defer cancel()
 		standing, err := s.Transactions.Standing(ctx, p)
 		if err != nil {
-			return err
+			return unanswered(err)
 		}
 		out := TransactionDescription{
 			EndedTransaction: EndedTransaction{tokenOf(p), p.ID, stateOf(standing)},
@@ -253,7 +254,7 @@ func (s *server) askTransaction(ctx context.Context, req kmsg.Request, from txn.
 	for {
 		resp, err := s.Transactions.Ask(ctx, req, from)
 		if err != nil {
-			return nil, err
+			return nil, unanswered(err)
 		}
 		code := kafka.ErrNone
 		switch r := resp.(type) {
@@ -267,6 +268,15 @@ func (s *server) askTransaction(ctx context.Context, req kmsg.Request, from txn.
 		}
 		sleep(ctx, firstPause)
 	}
+}
+
+// unanswered says it in words if the coordinator did not answer in time.
+func unanswered(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &kafka.Error{Code: kafka.ErrRequestTimedOut, Message: "the transaction's coordinator did not answer in time, and what came " +
+			"of the request is not known: send it again"}
+	}
+	return err
 }
 
 // txnRefusal is a refusal of the transaction's coordinator, or of a partition; nil for
