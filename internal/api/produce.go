@@ -251,7 +251,7 @@ func (r *produceReply) Done() bool {
 			r.waiting--
 			continue
 		}
-		if r.isStranded() {
+		if r.isStranded(p.part) {
 			p.part.StopWaiting(&r.waiter)
 			return true
 		}
@@ -261,21 +261,28 @@ func (r *produceReply) Done() bool {
 	return true
 }
 
-// isStranded reports whether the request waits in vain on a broker that is cut off: it has
-// waited for as long as it takes the cluster to have others lead, and this broker is out of
-// touch with the active controller. A client that is answered in time stays here, as far as
-// it has no connection to others: all it is told of is a broker that believes to lead.
-// (What the replicas take while the quorum is lost is acknowledged as ever.)
-func (r *produceReply) isStranded() bool {
+// isStranded reports whether the request waits in vain for a partition that others have
+// too: on a disk that hangs; or on a broker that is cut off, where it has waited for as
+// long as it takes the cluster to have others lead, and this broker is out of touch with
+// the active controller. A client that is answered in time stays here, as far as it has no
+// connection to others: all it is told of is a broker that believes to lead. (What the
+// replicas take while the quorum is lost is acknowledged as ever.)
+func (r *produceReply) isStranded(p *partition.Partition) bool {
 	s := r.handler.s
-	r.stranded = r.stranded || s.OutOfTouch != nil && s.OutOfTouch() &&
-		s.Now().Sub(r.deadline.Add(-r.timeout)) >= min(r.timeout, s.Broker().SessionTimeout)
+	switch {
+	case !p.Shared():
+	case s.Hangs != nil && s.Hangs():
+		r.stranded = true
+	case s.OutOfTouch != nil && s.OutOfTouch():
+		waited := s.Now().Sub(r.deadline.Add(-r.timeout))
+		r.stranded = r.stranded || waited >= min(r.timeout, s.Broker().SessionTimeout)
+	}
 	return r.stranded
 }
 
 // errStranded ends a connection.
-var errStranded = errors.New("this broker is cut off from the cluster, and its in-sync replicas did not take " +
-	"what was produced: others may lead by now")
+var errStranded = errors.New("this broker can't acknowledge what was produced, because it is cut off from the " +
+	"cluster or its disk hangs: others may lead by now")
 
 // settle decides whether what was appended is acknowledged, or will not be; false
 // if neither.
@@ -318,7 +325,7 @@ func (r *produceReply) settleLate() {
 	for ; r.waiting > 0; r.waiting-- {
 		p := &r.results[r.waiting-1]
 		if p.part != nil && !p.settle() {
-			_ = r.isStranded()
+			_ = r.isStranded(p.part)
 			p.code = kafka.ErrRequestTimedOut
 			p.message = "the records were written but not acknowledged by every in-sync replica in time"
 		}

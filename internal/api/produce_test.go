@@ -105,8 +105,8 @@ func TestLateDuplicate(t *testing.T) {
 	})
 }
 
-// TestStranded: a broker that is cut off does not keep a producer to itself, but goes on
-// acknowledging what its replicas take.
+// TestStranded: a broker that is cut off, or whose disk hangs, does not keep a producer to
+// itself where others may lead, but goes on acknowledging what its replicas take.
 func TestStranded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		var outOfTouch atomic.Bool
@@ -126,7 +126,7 @@ func TestStranded(t *testing.T) {
 		}
 		outOfTouch.Store(true)
 		_ = w.connect().send(followOf(topic, 2, 3))
-		if got := outcomeOf(onlyProduced(t, waiting.receive(first))); got != (outcome{0, 0}) {
+		if got := outcomeOf(onlyProduced(t, waiting.receive(first))); got.code != 0 {
 			t.Errorf("out of touch, but not with the follower: %v", got)
 		}
 		c.send(soon("c"))
@@ -135,8 +135,21 @@ func TestStranded(t *testing.T) {
 		<-time.After(time.Second)
 		w.partitions.WakeWaiting()
 		waiting.expectClosed()
-		for range 2 {
-			if reason := (<-w.closed).Error(); !strings.Contains(reason, "cut off from the cluster") {
+		w.services.OutOfTouch, w.services.Hangs = nil, func() bool { return true }
+		c = w.connect()
+		began := time.Now()
+		c.send(produceOf(9, "t", 0, batchOf("e")))
+		c.expectClosed()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("closed after %v", took)
+		}
+		w.createTopic("alone", 1)
+		c = w.connect()
+		if got := outcomeOf(c.produced(produceOf(9, "alone", 0, batchOf("f")))); got.code != 0 {
+			t.Errorf("a partition that nobody else has: %v", got)
+		}
+		for range 3 {
+			if reason := (<-w.closed).Error(); !strings.Contains(reason, "is cut off from the cluster or its disk hangs") {
 				t.Errorf("closed because of %q", reason)
 			}
 		}

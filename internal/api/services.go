@@ -53,8 +53,9 @@ type Services struct {
 	Reach Reach
 
 	// OutOfTouch reports whether this broker has not heard of the active controller for so
-	// long that others may lead in its place; nil for never.
-	OutOfTouch func() bool
+	// long that others may lead in its place, and Hangs whether its disk hangs, so that it
+	// wants others to; nil for never.
+	OutOfTouch, Hangs func() bool
 
 	errors errorCounts
 

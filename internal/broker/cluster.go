@@ -157,6 +157,7 @@ func (b *Broker) joinQuorum(o *quorum.Options) error {
 		Conn: c.options, OnDown: b.reportDown,
 	})
 	o.Transport, o.Directory, o.Address = c.raft, c.self.Directory, c.self.Address
+	o.Hangs = b.diskHangs
 	o.OnLeader = func(l quorum.Leadership) { b.control.LeaderChanged(l.Leader, l.Term) }
 	return nil
 }

@@ -29,7 +29,7 @@ func (b *Broker) openRequests() {
 		Groups: b.coordinator, Topics: b.topics, Disk: b.config.FS, Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log, Reach: b.reach,
 	}
 	b.api.Transactions, b.api.Markers = b.transactions, b.local()
-	b.api.Quorum, b.api.OutOfTouch = b.quorum, b.control.OutOfTouch
+	b.api.Quorum, b.api.OutOfTouch, b.api.Hangs = b.quorum, b.control.OutOfTouch, b.control.Hangs
 	if b.cluster != nil {
 		b.api.Peers = b.cluster.requests
 	}

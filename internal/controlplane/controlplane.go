@@ -35,8 +35,8 @@ type Options struct {
 	// Hangs reports whether this broker's disk hangs, so that others are to lead in its
 	// place; nil for never.
 	Hangs func() bool
-	// Stranded is called again and again while this node is OutOfTouch; nil for nobody. It
-	// must not block.
+	// Stranded is called when this broker's disk Hangs, and again and again while this node
+	// is OutOfTouch; nil for nobody. It must not block.
 	Stranded func()
 	Logger   *slog.Logger
 }
@@ -68,6 +68,7 @@ type ControlPlane struct {
 	// answered is when the active controller answered a heartbeat of this broker last; nil
 	// before it did.
 	answered atomic.Pointer[time.Time]
+	hung     atomic.Bool // The disk, when the last heartbeat was sent.
 
 	// The fields below belong to the quorum's loop.
 

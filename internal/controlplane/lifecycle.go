@@ -30,7 +30,7 @@ type Lifecycle struct {
 	incarnation  [16]byte
 	clusterID    string
 	epoch        atomic.Int64
-	fenced, hung atomic.Bool
+	fenced       atomic.Bool
 
 	// held is a lock for the time of a heartbeat, and leaving is behind it. It can be
 	// waited for with a context.
@@ -56,6 +56,10 @@ func (c *ControlPlane) OutOfTouch() bool {
 	answered := c.answered.Load()
 	return answered != nil && !c.leads() && time.Since(*answered) > c.BrokerConfig().SessionTimeout
 }
+
+// Hangs reports whether this broker has found its disk to hang, so that it asks to be
+// fenced.
+func (c *ControlPlane) Hangs() bool { return c.hung.Load() }
 
 // Join waits for the cluster, or founds it where there is none and this node leads;
 // registers this broker; and returns when the metadata is known here up to that and
@@ -159,15 +163,15 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 		_, changed := c.leader()
 		published := c.published.wait()
 		err := l.beat(ctx)
+		if c.OutOfTouch() && c.stranded != nil {
+			c.stranded()
+		}
 		var replaced *replacedError
 		wait := c.BrokerConfig().HeartbeatInterval
 		switch {
 		case errors.As(err, &replaced):
 			return err
 		case err != nil:
-			if c.OutOfTouch() && c.stranded != nil {
-				c.stranded()
-			}
 			wait, pause = min(wait, pause), min(2*pause, maxPause)
 		case c.leads() && c.isOnlyBroker(): // Nobody wants to know.
 			select {
@@ -261,9 +265,12 @@ func (l *Lifecycle) heartbeat(ctx context.Context, shutdown bool) (*kmsg.BrokerH
 func (l *Lifecycle) hangs() bool {
 	c := l.plane
 	hangs := c.hangs != nil && c.hangs()
-	if l.hung.Swap(hangs) != hangs {
+	if c.hung.Swap(hangs) != hangs {
 		if hangs {
 			c.log.Error("the disk hangs: others are to lead what this broker leads", "broker", c.controller.Self)
+			if c.stranded != nil {
+				c.stranded()
+			}
 		} else {
 			c.log.Warn("the disk goes on", "broker", c.controller.Self)
 		}

@@ -91,6 +91,9 @@ func TestADiskHangs(t *testing.T) {
 		if led := leaders(c.nodes[1].plane.Image()); led[3] != 0 || led[kafka.NoBroker] != 0 {
 			t.Errorf("leaders: %v", led)
 		}
+		if !c.nodes[3].plane.Hangs() || c.nodes[1].plane.Hangs() {
+			t.Error("the broker itself does not know, or another believes it")
+		}
 		before := len(c.log)
 		pass(5 * time.Second)
 		if n := len(c.log) - before; n != 0 {

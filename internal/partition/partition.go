@@ -273,6 +273,9 @@ func (p *Partition) ID() kafka.TopicIDPartition { return p.id }
 // Log returns the partition's log, for reading and for maintenance.
 func (p *Partition) Log() *commitlog.Log { return p.log }
 
+// Shared reports whether other brokers have replicas of the partition too.
+func (p *Partition) Shared() bool { return p.shared.Load() }
+
 // HighWatermark returns the first offset that consumers may not read yet.
 func (p *Partition) HighWatermark() kafka.Offset {
 	return kafka.Offset(p.highWatermark.Load())

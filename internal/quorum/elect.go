@@ -229,18 +229,24 @@ func (q *Quorum) resign(done chan error) {
 		done <- nil
 		return
 	}
-	self, heir, match := raftID(q.opt.NodeID), uint64(raft.None), uint64(0)
-	q.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
-		if id != self && isVoter(q.conf, id) && p.RecentActive && p.Match > match {
-			heir, match = id, p.Match
-		}
-	})
+	heir := q.heir()
 	if heir == raft.None {
 		done <- errNobody
 		return
 	}
 	q.resigning = append(q.resigning, done)
 	q.node.TransferLeader(heir)
+}
+
+// heir returns the other voter that is furthest, or nobody.
+func (q *Quorum) heir() uint64 {
+	self, heir, match := raftID(q.opt.NodeID), uint64(raft.None), uint64(0)
+	q.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
+		if id != self && isVoter(q.conf, id) && p.RecentActive && p.Match > match {
+			heir, match = id, p.Match
+		}
+	})
+	return heir
 }
 
 // resigned lets those go who wait for Resign.

@@ -287,7 +287,9 @@ func (q *Quorum) send(messages []*raftpb.Message) {
 const maxKeptAlive = 3
 
 // keepingAlive runs a write while a leader goes on showing itself to the others: a
-// sync that takes long on a busy disk is no reason to elect another.
+// sync that takes long on a busy disk is no reason to elect another. When the disk
+// hangs it has another voter lead at once, since nothing that comes from there reaches
+// the loop before the disk goes on.
 func (q *Quorum) keepingAlive(write func() error) error {
 	if !q.role.leading || q.ticker == nil {
 		return write()
@@ -295,15 +297,41 @@ func (q *Quorum) keepingAlive(write func() error) error {
 	done := make(chan error, 1)
 	// Ends with the write, which is waited for here.
 	go func() { done <- write() }()
+	gone := false
 	for ticks := 1; ; ticks++ {
 		select {
 		case err := <-done:
 			return err
 		case <-q.ticker.C:
-			if ticks%q.opt.HeartbeatTicks == 0 && ticks < maxKeptAlive*q.opt.ElectionTicks {
+			switch {
+			case gone:
+			case ticks >= maxKeptAlive*q.opt.ElectionTicks || q.opt.Hangs != nil && q.opt.Hangs():
+				q.giveUp()
+				gone = true
+			case ticks%q.opt.HeartbeatTicks == 0:
 				q.send(q.heartbeats())
 			}
 		}
+	}
+}
+
+// giveUp has the voter that is furthest ask for votes, as the library does when
+// leadership is handed over. What was sent to it before arrives before: it may have
+// entries that this node waits to have itself, and decides about them. Until the disk goes
+// on this node takes it for the leader, so that it is asked for what concerns this one.
+func (q *Quorum) giveUp() {
+	heir := q.heir()
+	if heir == raft.None {
+		return
+	}
+	q.opt.Logger.Warn("the disk hangs: another voter is to lead the quorum", "node", q.opt.NodeID,
+		"leader", brokerID(heir))
+	q.send([]*raftpb.Message{{
+		Type: new(raftpb.MsgTimeoutNow), From: new(raftID(q.opt.NodeID)), To: new(heir), Term: new(q.role.term),
+	}})
+	q.shown = Leadership{Leader: brokerID(heir), Term: q.role.term}
+	if q.opt.OnLeader != nil {
+		q.opt.OnLeader(q.shown)
 	}
 }
 

@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -304,13 +305,18 @@ func (f slowFile) Sync() error {
 	return f.File.Sync()
 }
 
-// A leader that waits for its disk shows itself to the others, but not for ever.
+// A leader that waits for its disk shows itself to the others, but not for ever: then, or
+// as soon as the disk is known to hang, it has another lead.
 func TestSlowSyncKeepsTheLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := &slow{FS: memfs.New()}
 		b := turnByHandOn(t, disk, memfs.New(), 0, 1, 2)
 		b.becomeLeader()
+		b.hear(0, &raftpb.Message{Type: new(raftpb.MsgAppResp), Term: new(uint64(2)), Index: new(uint64(2))})
+		b.turn()
 		b.sent = nil
+		var told []Leadership
+		b.opt.OnLeader = func(l Leadership) { told = append(told, l) }
 		disk.sync = time.Minute
 		start := time.Now()
 		if err := b.propose([]byte("x")); err != nil {
@@ -320,11 +326,40 @@ func TestSlowSyncKeepsTheLead(t *testing.T) {
 		if time.Since(start) != time.Minute {
 			t.Errorf("the sync took %s", time.Since(start))
 		}
-		beats := b.take(raftpb.MsgHeartbeat)
-		want := 2 * (maxKeptAlive*b.opt.ElectionTicks/b.opt.HeartbeatTicks - 1)
-		if len(beats) != want || beats[0].m.GetTerm() != 2 || beats[0].m.GetCommit() != 0 {
-			t.Errorf("%d heartbeats, want %d: %+v", len(beats), want, beats)
+		look := func(when string, most int) {
+			t.Helper()
+			var beats, asked []*raftpb.Message
+			for _, s := range b.sent {
+				switch s.m.GetType() {
+				case raftpb.MsgHeartbeat:
+					beats = append(beats, s.m)
+				case raftpb.MsgTimeoutNow:
+					asked = append(asked, s.m)
+				}
+				if s.m.GetTerm() != 2 || s.m.GetTo() == raftID(2) && s.m.GetCommit() != 0 {
+					t.Errorf("%s: sent %+v", when, s.m)
+				}
+			}
+			if len(beats) != most {
+				t.Errorf("%s: %d heartbeats, want %d", when, len(beats), most)
+			}
+			if len(asked) != 1 || asked[0].GetTo() != raftID(0) {
+				t.Errorf("%s: asked %+v to lead", when, asked)
+			}
+			want := []Leadership{{Leader: 0, Term: 2}, {Leader: 1, Term: 2, Active: true}}
+			if !slices.Equal(told, want) { // The disk has gone on in the end.
+				t.Errorf("%s: told %+v, want %+v", when, told, want)
+			}
+			b.sent, told = nil, nil
 		}
+		look("after a minute", 2*(maxKeptAlive*b.opt.ElectionTicks/b.opt.HeartbeatTicks-1))
+		known := start.Add(time.Minute + 200*time.Millisecond)
+		b.opt.Hangs = func() bool { return time.Now().After(known) }
+		if err := b.propose([]byte("y")); err != nil {
+			t.Fatal(err)
+		}
+		b.turn()
+		look("a disk that is known to hang", 2*2)
 		disk.sync = 0
 	})
 }

@@ -83,6 +83,9 @@ type Options struct {
 	// OnLeader, if set, is called on the loop whenever its argument has changed.
 	// It must not block, nor call a method that waits for the loop.
 	OnLeader func(Leadership)
+	// Hangs reports whether the disk is known to hang, from writes of others to it; nil
+	// where nobody else writes to it. It must not block.
+	Hangs func() bool
 
 	// TickInterval is Raft's unit of time, 30 ms by default. A leader is
 	// missed after ElectionTicks (20) to twice that, and shows itself every
