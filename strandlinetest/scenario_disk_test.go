@@ -2,6 +2,7 @@ package strandlinetest_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -84,14 +85,28 @@ func TestLeaderCannotRead(t *testing.T) {
 	r.check()
 }
 
-// Scenario 9: the leader's disk is full, then all disks are; then brokers are killed
-// and start with full disks. Readers read on, producers wait, and go on once there is
-// room.
+// Scenario 9: the leader's disk is full: others lead, as long as it is. Then all disks are;
+// then brokers are killed and start with full disks. Readers read on, producers wait, and
+// go on once there is room.
 func TestFullDisks(t *testing.T) {
 	c := strandlinetest.StartCluster(t, 3)
 	r := ride(t, c, "orders", 2)
-	c.FillDisk(c.Leader("orders", 0))
-	watchFrom(t, c, r)()
+	// The active controller's own decision that others are to lead needs room as well.
+	for _, full := range []int{c.Leader("orders", 0), c.Controller()} {
+		c.MoveLeader("orders", 0, full)
+		began := time.Now()
+		c.FillDisk(full)
+		watchFrom(t, c, r)()
+		for range 5 {
+			r.awaitMore(200)
+		}
+		t.Logf("1000 acknowledgements within %v after the disk of a leader was full", time.Since(began))
+		if slices.Contains([]int{c.Leader("orders", 0), c.Leader("orders", 1)}, full) {
+			t.Errorf("node %d, whose disk is full, leads still", full)
+		}
+		c.FreeDisk(full)
+		c.AwaitInSync()
+	}
 	for id := 1; id <= 3; id++ {
 		c.FillDisk(id)
 	}

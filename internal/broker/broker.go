@@ -162,7 +162,7 @@ func (b *Broker) settings() *config.Broker { return b.control.BrokerConfig() }
 func (b *Broker) openControl() (err error) {
 	b.control, err = controlplane.New(controlplane.Options{
 		Self: kafka.BrokerID(b.config.NodeID), Static: b.config.Settings, Remote: b.remote(), Logger: b.log,
-		Hangs: b.diskHangs, Stranded: func() { b.partitions.WakeWaiting() },
+		Hangs: b.diskHangs, Full: func() bool { return b.disk.Full() }, Stranded: func() { b.partitions.WakeWaiting() },
 	})
 	return err
 }

@@ -94,6 +94,7 @@ func (l *Log) AppendAsFollower(bs []record.Batch) error {
 	for len(bs) > 0 {
 		n := fitting(bs, cfg.SegmentBytes)
 		if err := l.appendLocked(bs[:n], cfg, l.w.producers.nowMs); err != nil {
+			l.reportRefused(err)
 			return fmt.Errorf("append to %s at %d: %w", l.id, bs[0].BaseOffset(), err)
 		}
 		bs = bs[n:]

@@ -318,6 +318,50 @@ func TestReserves(t *testing.T) {
 	}
 }
 
+// A disk passes for full from the first append that it refuses, to a leader or to a
+// follower, until it has room for more than the next.
+func TestFull(t *testing.T) {
+	disk := memfs.New()
+	d := openDir(t, disk)
+	for i, write := range []func(*commitlog.Log, record.Batch) error{
+		func(l *commitlog.Log, b record.Batch) error {
+			_, err := l.AppendAsLeader([]record.Batch{b}, 1, time.UnixMilli(1))
+			return err
+		},
+		func(l *commitlog.Log, b record.Batch) error { return l.AppendAsFollower([]record.Batch{b}) },
+	} {
+		l, err := d.Log(kafka.TopicIDPartition{ID: kafka.TopicID{1}, Partition: int32(i)},
+			commitlog.Options{Config: commitlog.DefaultConfig()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := write(l, makeBatch(t, 1, "x")); err != nil || d.Full() {
+			t.Fatalf("an append with room: %v, full: %v", err, d.Full())
+		}
+		free, total, err := disk.Usage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk.SetCapacity(int64(total - free))
+		if d.Full() {
+			t.Error("full before anything was refused")
+		}
+		large := makeBatch(t, 1, strings.Repeat("x", 100_000))
+		large.Stamp(l.LogEndOffset(), 1)
+		if err := write(l, large); !vfs.IsFull(err) || !d.Full() {
+			t.Errorf("an append without room: %v, full: %v", err, d.Full())
+		}
+		disk.SetCapacity(int64(total-free) + 1<<20)
+		if !d.Full() {
+			t.Error("not full with room for a few records")
+		}
+		disk.SetCapacity(-1)
+		if d.Full() {
+			t.Error("full with room")
+		}
+	}
+}
+
 // Appends, reads, retention and the journal's rounds at the same time.
 func TestReadersAndWriters(t *testing.T) {
 	d := openDir(t, memfs.New())

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -17,6 +18,8 @@ type reports struct {
 	corrupt []Corruption
 	reads   map[kafka.TopicIDPartition]time.Time // When a failed read was reported last.
 	full    time.Time                            // When a full disk was.
+
+	noRoom atomic.Bool // An append was refused, and there was no room since.
 }
 
 // Corruption is damage that was found.
@@ -99,9 +102,30 @@ func (l *Log) reportRefused(err error) {
 	switch {
 	case errors.As(err, &corrupt):
 		l.reportCorrupt(corrupt)
-	case vfs.IsFull(err) && l.env.reports.isFullNews():
-		l.env.events.DiskFull(l.id, err)
+	case vfs.IsFull(err):
+		l.env.reports.noRoom.Store(true)
+		if l.env.reports.isFullNews() {
+			l.env.events.DiskFull(l.id, err)
+		}
 	}
+}
+
+// minRoom is what has to be free until a disk that was full passes for one that is not:
+// else the next append might be refused again.
+const minRoom = 64 << 20
+
+// Full reports whether the disk has refused an append, of a leader or of a follower, and
+// has had no room to speak of since.
+func (d *Dir) Full() bool {
+	r := &d.env.reports
+	if !r.noRoom.Load() {
+		return false
+	}
+	if free, _, err := d.fs.Usage(); err == nil && free >= minRoom {
+		r.noRoom.Store(false)
+		return false
+	}
+	return true
 }
 
 func (r *reports) isFullNews() bool {

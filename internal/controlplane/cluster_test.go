@@ -44,6 +44,7 @@ type node struct {
 	lose    bool          // The next decision is made, and leadership lost.
 	asked   int           // Decisions.
 	ill     atomic.Bool   // Its disk hangs.
+	full    atomic.Bool   // It is full.
 }
 
 var (
@@ -83,7 +84,7 @@ func (c *cluster) close() {
 func (c *cluster) start(id kafka.BrokerID) *node {
 	c.Helper()
 	n := &node{cluster: c, id: id, disk: byte(id), ended: make(chan error, 1)}
-	plane, err := controlplane.New(controlplane.Options{Self: id, Remote: remote{n}, Hangs: n.ill.Load})
+	plane, err := controlplane.New(controlplane.Options{Self: id, Remote: remote{n}, Hangs: n.ill.Load, Full: n.full.Load})
 	if err != nil {
 		c.Fatal(err)
 	}

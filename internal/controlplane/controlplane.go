@@ -35,6 +35,9 @@ type Options struct {
 	// Hangs reports whether this broker's disk hangs, so that others are to lead in its
 	// place; nil for never.
 	Hangs func() bool
+	// Full reports whether this broker's disk takes nothing more, so that others are to lead
+	// as well; nil for never.
+	Full func() bool
 	// Stranded is called when this broker's disk Hangs, and again and again while this node
 	// is OutOfTouch; nil for nobody. It must not block.
 	Stranded func()
@@ -49,6 +52,7 @@ type ControlPlane struct {
 	proposer   Proposer
 	remote     Remote
 	hangs      func() bool
+	full       func() bool
 	stranded   func()
 	watchers   []func(old, new *metadata.Image, d metadata.Delta)
 	ids        producerIDs
@@ -68,7 +72,8 @@ type ControlPlane struct {
 	// answered is when the active controller answered a heartbeat of this broker last; nil
 	// before it did.
 	answered atomic.Pointer[time.Time]
-	hung     atomic.Bool // The disk, when the last heartbeat was sent.
+	// The disk, when the last heartbeat was sent.
+	hung, filled atomic.Bool
 
 	// The fields below belong to the quorum's loop.
 
@@ -93,7 +98,7 @@ type staged struct {
 func New(opt Options) (*ControlPlane, error) {
 	c := &ControlPlane{
 		log: opt.Logger, random: opt.Random, remote: opt.Remote,
-		hangs: opt.Hangs, stranded: opt.Stranded, ids: newProducerIDs(),
+		hangs: opt.Hangs, full: opt.Full, stranded: opt.Stranded, ids: newProducerIDs(),
 		duty: duty{previous: kafka.NoBroker, refused: map[kafka.BrokerID][controller.Refusals]time.Time{}},
 	}
 	c.leadership.Store(&leadership{leader: kafka.NoBroker})

@@ -253,7 +253,7 @@ func (l *Lifecycle) heartbeat(ctx context.Context, shutdown bool) (*kmsg.BrokerH
 	req.Version = req.MaxVersion()
 	req.BrokerID, req.BrokerEpoch = int32(c.controller.Self), l.epoch.Load()
 	req.CurrentMetadataOffset = c.applied.Load()
-	req.WantShutdown, req.WantFence = shutdown, !shutdown && l.hangs()
+	req.WantShutdown, req.WantFence = shutdown, !shutdown && (l.hangs() || l.full())
 	// One that gets no answer for so long is not worth waiting for.
 	ctx, cancel := context.WithTimeout(ctx, c.BrokerConfig().SessionTimeout)
 	defer cancel()
@@ -276,6 +276,20 @@ func (l *Lifecycle) hangs() bool {
 		}
 	}
 	return hangs
+}
+
+// full is hangs for a disk that has no room.
+func (l *Lifecycle) full() bool {
+	c := l.plane
+	full := c.full != nil && c.full()
+	if c.filled.Swap(full) != full {
+		if full {
+			c.log.Error("the disk is full: others are to lead what this broker leads", "broker", c.controller.Self)
+		} else {
+			c.log.Warn("the disk has room again", "broker", c.controller.Self)
+		}
+	}
+	return full
 }
 
 // leavePause is the pause between heartbeats of a broker that leaves: what it led

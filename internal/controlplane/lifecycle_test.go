@@ -106,6 +106,29 @@ func TestADiskHangs(t *testing.T) {
 	})
 }
 
+// Brokers whose disks are full have others lead, one after the other, and the last leads
+// what nobody else can.
+func TestDisksAreFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		c.nodes[1].replicated("a", 30)
+		for _, id := range []kafka.BrokerID{3, 2, 1} {
+			c.nodes[id].full.Store(true)
+			pass(time.Second)
+			led := leaders(c.nodes[1].plane.Image())
+			if led[kafka.NoBroker] != 0 || id != 1 && led[id] != 0 {
+				t.Errorf("leaders when broker %d is full too: %v", id, led)
+			}
+		}
+		for _, n := range c.nodes {
+			n.full.Store(false)
+		}
+		if took := c.serving(1, 2, 3); took > 500*time.Millisecond {
+			t.Errorf("back after %v", took)
+		}
+	})
+}
+
 // A connection that ends is no failure: the broker makes another.
 func TestAConnectionEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
