@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/test/harness"
 	"github.com/strandline/strandline/test/history"
@@ -163,6 +165,7 @@ func (f *foreign) end(addrs []string) {
 	if f.lastWords() != "all ok" {
 		f.t.Errorf("%s: %s", f.name, f.lastWords())
 	}
+	awaitAgreement(f.t, addrs, f.topic)
 	for _, r := range readRecords(f.t.Context(), f.t, addrs, f.topic) {
 		v, err := strconv.ParseUint(string(r.Value), 10, 64)
 		if err != nil {
@@ -174,6 +177,49 @@ func (f *foreign) end(addrs []string) {
 		report(t, f.history)
 		t.Logf("%d acknowledged records checked", f.history.AckedCount())
 	})
+}
+
+// awaitAgreement waits until each broker names the same leaders of a topic as the others,
+// with all replicas in sync. One that was cut off believes that it leads until it hears of
+// its successor, and tells where its own log ends.
+func awaitAgreement(t *testing.T, addrs []string, topic string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	view := func(addr string) (said string, healed bool) {
+		cl, err := kgo.NewClient(kgo.SeedBrokers(addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cl.Close()
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics = []kmsg.MetadataRequestTopic{{Topic: &topic}}
+		resp, err := cl.SeedBrokers()[0].RetriableRequest(ctx, req)
+		if err != nil {
+			return err.Error(), false
+		}
+		healed = true
+		for _, p := range resp.(*kmsg.MetadataResponse).Topics[0].Partitions {
+			said += fmt.Sprintf("%d led by %d in epoch %d, ", p.Partition, p.Leader, p.LeaderEpoch)
+			healed = healed && len(p.ISR) == len(p.Replicas)
+		}
+		return said, healed
+	}
+	for {
+		first, agreed := view(addrs[0])
+		for _, addr := range addrs[1:] {
+			said, healed := view(addr)
+			agreed = agreed && healed && said == first
+		}
+		if agreed {
+			return
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("the brokers do not agree on the leaders of %s; the first says: %s", topic, first)
+		}
+	}
 }
 
 // startForeigners starts the Java client, librdkafka and kafkajs.
