@@ -120,13 +120,35 @@ func TestTransactionExamples(t *testing.T) {
 	transform := func(ctx context.Context) error { return transformOrders(ctx, addrs...) }
 	run(transform, func() bool { return slices.Equal(committed(t, addrs, "invoices"), invoices) })
 
-	paid := make(chan string, 10)
+	// The process ends when the second payment is made, and nothing is committed: both are
+	// asked for again, under the keys that they had.
+	asked, crash := make(chan string, 10), errors.New("the process ends")
+	err := payOnce(t.Context(), func(key string, order []byte) error {
+		if asked <- key + " " + string(order); len(asked) == 2 {
+			return crash
+		}
+		return nil
+	}, addrs...)
+	if !errors.Is(err, crash) {
+		t.Fatalf("ended with %v", err)
+	}
 	run(func(ctx context.Context) error {
 		return payOnce(ctx, func(key string, order []byte) error {
-			paid <- key + " " + string(order)
+			asked <- key + " " + string(order)
 			return nil
 		}, addrs...)
-	}, func() bool { return len(paid) == 3 })
+	}, func() bool { return len(asked) == 2+3 })
+	times := map[string]int{}
+	for range 2 + 3 {
+		times[<-asked]++
+	}
+	again := 0
+	for _, n := range times {
+		again += n - 1
+	}
+	if len(times) != 3 || again != 2 {
+		t.Errorf("the payments asked for are %v: want three, two of them twice", times)
+	}
 }
 
 // TestTransactionsPage: the page shows the examples as they are run here.
@@ -145,5 +167,16 @@ func TestTransactionsPage(t *testing.T) {
 		if code := "func " + name + "(" + body + "\n}\n"; !strings.Contains(string(page), code) {
 			t.Errorf("docs/transactions.md does not show %s as it is:\n%s", name, code)
 		}
+	}
+	// The method of a class, which test/clients runs: on the page without its indentation.
+	source, err = os.ReadFile("test/clients/java/src/main/java/Invoices.java")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := strings.Cut("\n"+string(source), "\n  static void transformOrders(")
+	body, _, _ = strings.Cut(body, "\n  }\n")
+	code := "```java\nstatic void transformOrders(" + strings.ReplaceAll(body, "\n  ", "\n") + "\n}\n```\n"
+	if !strings.Contains(string(page), code) {
+		t.Errorf("docs/transactions.md does not show Invoices.java as it is:\n%s", code)
 	}
 }

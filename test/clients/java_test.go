@@ -30,6 +30,7 @@ func TestJava(t *testing.T) {
 		}
 		transactionTools(t, cp, b)
 	})
+	t.Run("example", func(t *testing.T) { javaExample(t, cp, b) })
 	t.Run("tools", func(t *testing.T) { kafkaTools(t, cp, b) })
 	t.Run("dump", func(t *testing.T) {
 		b.Stop()
