@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -200,6 +201,71 @@ func feed(t *testing.T, addrs []string, topic string, lines []string) {
 	}
 }
 
+// streamsCluster is three brokers, an application on them, and a reader of what it
+// commits.
+type streamsCluster struct {
+	*harness.Cluster
+	t    *testing.T
+	adm  *kadm.Client
+	seen *counted
+	stop func() // Stops the reader.
+	text []string
+	want map[string]int64
+}
+
+// startStreams starts the brokers and the reader.
+func startStreams(t *testing.T, words int) *streamsCluster {
+	t.Helper()
+	c := &streamsCluster{t: t, seen: &counted{counts: map[string]int64{}}}
+	c.text, c.want = prose(t, words)
+	c.Cluster = harness.StartCluster(t, harness.Binary(t), t.TempDir(), 3, "--set", "group.initial.rebalance.delay.ms=0")
+	var err error
+	if c.adm, err = kadm.NewOptClient(kgo.SeedBrokers(c.Addrs()...), kgo.AlwaysRetryEOF()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.adm.Close)
+	two := "2"
+	for _, topic := range []string{"lines", "counts"} {
+		createTopic(t, c.adm, 4, 3, map[string]*string{"min.insync.replicas": &two}, topic)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	reading.Go(func() { // Ends with stop.
+		readCommitted(ctx, t, c.Addrs(), "counts", func(r *kgo.Record) bool {
+			if !r.Attrs.IsControl() {
+				c.seen.read(r)
+			}
+			return true
+		})
+	})
+	c.stop = func() { cancel(); reading.Wait() }
+	t.Cleanup(c.stop)
+	return c
+}
+
+// instance starts an instance of the application.
+func (c *streamsCluster) instance(classpath string) *streamsApp {
+	c.t.Helper()
+	app := &streamsApp{t: c.t, classpath: classpath, addrs: c.Addrs(), state: filepath.Join(c.t.TempDir(), "state")}
+	app.start()
+	return app
+}
+
+// check holds what the application has come to against what is right.
+func (c *streamsCluster) check() {
+	c.t.Helper()
+	c.stop()
+	c.seen.check(c.t, "counts", c.want)
+	for _, topic := range []string{"counts", "words-counts-changelog"} {
+		all := &counted{counts: map[string]int64{}}
+		for _, r := range readAllCommitted(c.t, c.Addrs(), topic) {
+			all.read(r)
+		}
+		all.check(c.t, topic, c.want)
+	}
+	checkReplicated(c.t, c.adm, len(c.Brokers))
+}
+
 // TestStreams has an application of Kafka Streams count the words of a text, exactly
 // once, while its brokers and it are killed in turn; every other time it comes back
 // without what it had on its disk. Each count of each word must be there once.
@@ -207,45 +273,21 @@ func TestStreams(t *testing.T) {
 	kills := rounds(t, 3)
 	words := min(max(kills, 1)*wordsPerKill, mostWords)
 	apart := int64(words / (kills + 1))
-	lines, want := prose(t, words)
 	classpath := harness.JavaClasspath(t, 5*time.Minute)
-	c := harness.StartCluster(t, harness.Binary(t), t.TempDir(), 3, "--set", "group.initial.rebalance.delay.ms=0")
-	adm, err := kadm.NewOptClient(kgo.SeedBrokers(c.Addrs()...), kgo.AlwaysRetryEOF())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer adm.Close()
-	two := "2"
-	for _, topic := range []string{"lines", "counts"} {
-		createTopic(t, adm, 4, 3, map[string]*string{"min.insync.replicas": &two}, topic)
-	}
-	feed(t, c.Addrs(), "lines", lines)
-
+	c := startStreams(t, words)
+	feed(t, c.Addrs(), "lines", c.text)
 	began := time.Now()
-	app := &streamsApp{t: t, classpath: classpath, addrs: c.Addrs(), state: filepath.Join(t.TempDir(), "state")}
-	app.start()
-	seen := &counted{counts: map[string]int64{}}
-	ctx, stop := context.WithCancel(t.Context())
-	var reading sync.WaitGroup
-	reading.Go(func() { // Ends with stop.
-		readCommitted(ctx, t, c.Addrs(), "counts", func(r *kgo.Record) bool {
-			if !r.Attrs.IsControl() {
-				seen.read(r)
-			}
-			return true
-		})
-	})
-	t.Cleanup(func() { stop(); reading.Wait() })
+	app := c.instance(classpath)
 	for i := range kills {
-		app.awaitTotal(seen, apart*int64(i+1))
-		at := seen.total.Load()
+		app.awaitTotal(c.seen, apart*int64(i+1))
+		at := c.seen.total.Load()
 		killed := time.Now()
 		what := "the application"
 		if i%2 == 0 {
 			b := c.Brokers[i/2%3]
 			what = fmt.Sprintf("broker %d", i/2%3+1)
 			b.Kill()
-			app.awaitTotal(seen, at+apart/3) // Without the broker.
+			app.awaitTotal(c.seen, at+apart/3) // Without the broker.
 			b.Restart()
 		} else {
 			app.program.Kill()
@@ -256,20 +298,42 @@ func TestStreams(t *testing.T) {
 				}
 			}
 			app.start()
-			app.awaitTotal(seen, at+apart/3)
+			app.awaitTotal(c.seen, at+apart/3)
 		}
 		t.Logf("kill %d, of %s, at %d words: %d more were counted %v later", i+1, what, at, apart/3, time.Since(killed))
 	}
-	app.awaitTotal(seen, int64(words))
+	app.awaitTotal(c.seen, int64(words))
 	took := time.Since(began)
 	app.end()
-	stop()
-	reading.Wait()
-	seen.check(t, "counts", want)
-	checkCounts(t, c.Addrs(), "counts", want)
-	checkCounts(t, c.Addrs(), "words-counts-changelog", want)
-	checkReplicated(t, adm, 3)
-	t.Logf("%d words, %d of them different, counted in %v with %d kills", words, len(want), took, kills)
+	c.check()
+	t.Logf("%d words, %d of them different, counted in %v with %d kills", words, len(c.want), took, kills)
+}
+
+// TestStreamsZombie stops one of two instances of the application, for as long as the
+// other takes to do all that was there, and lets it go on where it was: what it had under
+// way must come to nothing, and with it they count the rest.
+func TestStreamsZombie(t *testing.T) {
+	const words = 60_000
+	classpath := harness.JavaClasspath(t, 5*time.Minute)
+	c := startStreams(t, words)
+	half := len(c.text) / 2
+	feed(t, c.Addrs(), "lines", c.text[:half])
+	first, second := c.instance(classpath), c.instance(classpath)
+	zombie := first
+	zombie.awaitTotal(c.seen, 1000)
+	zombie.program.Signal(syscall.SIGSTOP)
+	before, stopped := int64(0), time.Now()
+	for _, line := range c.text[:half] {
+		before += int64(len(wordsOf(line)))
+	}
+	second.awaitTotal(c.seen, before)
+	t.Logf("the other has done all alone %v after the first was stopped", time.Since(stopped))
+	zombie.program.Signal(syscall.SIGCONT)
+	feed(t, c.Addrs(), "lines", c.text[half:])
+	zombie.awaitTotal(c.seen, words)
+	second.end()
+	zombie.end()
+	c.check()
 }
 
 // checkReplicated checks that each topic has so many replicas: those of the
@@ -292,14 +356,4 @@ func checkReplicated(t *testing.T, adm *kadm.Client, replicas int) {
 			t.Errorf("there is no topic %s: there are %v", name, topics.Names())
 		}
 	}
-}
-
-// checkCounts reads a topic of counts once more, to its end.
-func checkCounts(t *testing.T, addrs []string, topic string, want map[string]int64) {
-	t.Helper()
-	all := &counted{counts: map[string]int64{}}
-	for _, r := range readAllCommitted(t, addrs, topic) {
-		all.read(r)
-	}
-	all.check(t, topic, want)
 }

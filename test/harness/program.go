@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -105,6 +106,14 @@ func (p *Program) Tell(words ...string) {
 
 // EndInput closes the program's input, which it ends by.
 func (p *Program) EndInput() { _ = p.input.Close() }
+
+// Signal sends the program a signal, such as SIGSTOP.
+func (p *Program) Signal(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("send %v to %s: %v", s, p.name, err)
+	}
+}
 
 // Kill ends the program with SIGKILL and waits for it.
 func (p *Program) Kill() {
