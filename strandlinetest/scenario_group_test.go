@@ -2,6 +2,7 @@ package strandlinetest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -10,7 +11,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/strandlinetest"
@@ -95,6 +98,60 @@ func lookUp(ctx context.Context, t *testing.T, c *strandlinetest.Cluster, h *his
 		}
 		h.Fetched(began, "readers", 0, 0, at)
 	}
+}
+
+// Scenario 38: a coordinator is cut off from the other brokers, not from clients, and
+// another has taken over. What it knows is old, so it tells nothing.
+func TestCoordinatorCutOff(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	watch(t, c, "orders", 1)
+	partition := coordinated(t, c, "readers")
+	commit := func(offset int64) {
+		t.Helper()
+		adm := admin(t, c)
+		var offsets kadm.Offsets
+		offsets.Add(kadm.Offset{Topic: "orders", Partition: 0, At: offset, LeaderEpoch: -1})
+		c.Await("a commit", func() bool {
+			answer, err := adm.CommitOffsets(t.Context(), "readers", offsets)
+			return err == nil && answer.Ok()
+		})
+	}
+	commit(1)
+	zombie := c.Leader(metadata.OffsetsTopic, partition)
+	direct := dial(t, c, kgo.SeedBrokers(c.Addrs()[zombie-1]))
+	defer direct.Close()
+	// ask asks the zombie, and nobody else.
+	ask := func() (int64, error) {
+		req := kmsg.NewPtrOffsetFetchRequest()
+		g := kmsg.NewOffsetFetchRequestGroup()
+		g.Group = "readers"
+		req.Groups = append(req.Groups, g)
+		resp, err := direct.SeedBrokers()[0].Request(t.Context(), req)
+		if err != nil {
+			return -1, err
+		}
+		answer := resp.(*kmsg.OffsetFetchResponse).Groups[0]
+		if answer.ErrorCode != 0 {
+			return -1, kerr.ErrorForCode(answer.ErrorCode)
+		}
+		return answer.Topics[0].Partitions[0].Offset, nil
+	}
+	if at, err := ask(); err != nil || at != 1 {
+		t.Fatalf("before it is cut off: offset %d, %v", at, err)
+	}
+	c.Isolate(zombie)
+	c.Await("another coordinator", func() bool {
+		l := c.Leader(metadata.OffsetsTopic, partition)
+		return l != 0 && l != zombie
+	})
+	commit(2)
+	if at, err := ask(); !errors.Is(err, kerr.NotCoordinator) {
+		t.Errorf("a coordinator that was replaced tells offset %d, %v", at, err)
+	}
+	c.Heal()
+	c.AwaitInSync()
+	c.MoveLeader(metadata.OffsetsTopic, partition, zombie)
+	c.Await("it tells the new offset", func() bool { at, err := ask(); return err == nil && at == 2 })
 }
 
 // Scenario 39: members of a group come, leave, and vanish without a word, while
@@ -251,8 +308,8 @@ func TestCommittedEpochIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	first.Close()
-	for id := 1; id <= 3; id++ { // The epoch that was committed is long over.
-		c.MoveLeader("orders", 0, id)
+	for range 3 { // The epoch that was committed is long over, and ended right there.
+		c.MoveLeader("orders", 0, 1+c.Leader("orders", 0)%3)
 		produce(5)
 	}
 	var before kadm.Offsets

@@ -81,6 +81,10 @@ func (s *Services) ask(
 	if len(ids) == 0 {
 		r.complete(merge(r.answers), nil)
 	}
+	do := s.Groups.Do
+	if w.Key == kmsg.OffsetFetch.Int16() {
+		do = s.Groups.Read
+	}
 	asked := map[string]int{}
 	host := clientHost(w.Conn)
 	for i, id := range ids {
@@ -92,7 +96,7 @@ func (s *Services) ask(
 		if len(ids) > 1 {
 			asked[id]++
 		}
-		err := s.Groups.Do(id, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
+		err := do(id, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
 			step(i, m, &group.Context{
 				NowMs: nowMs, Caller: to, ClientID: w.ClientID, ClientHost: host,
 				Topics: groups.Topics{Image: s.image()},

@@ -23,7 +23,10 @@ func (b *Broker) openRequests() {
 		MaxKeys: func() int { return int(b.settings().IdempotencyMaxKeysPerBroker) },
 		Exists:  func(id kafka.TopicID) bool { return b.control.Image().TopicByID(id) != nil },
 	})
-	b.coordinator = &groups.Coordinator{Shards: b.groups, EnsureTopic: b.ensureOffsetsTopic, Image: b.control.Image}
+	b.coordinator = &groups.Coordinator{
+		Shards: b.groups, EnsureTopic: b.ensureOffsetsTopic, Image: b.control.Image,
+		Leased: func() bool { return b.lifecycle.Leased() }, // Clients come when it is there.
+	}
 	b.api = &api.Services{
 		NodeID: self, LogDir: b.config.DataDir, Partitions: b.partitions, Control: b.control,
 		Groups: b.coordinator, Topics: b.topics, Disk: b.config.FS, Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log, Reach: b.reach,

@@ -32,6 +32,9 @@ type Lifecycle struct {
 	epoch        atomic.Int64
 	fenced       atomic.Bool
 
+	begun  time.Time
+	leased atomic.Int64 // Until when: nanoseconds since begun.
+
 	// held is a lock for the time of a heartbeat, and leaving is behind it. It can be
 	// waited for with a context.
 	held    chan struct{}
@@ -40,7 +43,7 @@ type Lifecycle struct {
 
 // NewLifecycle returns the lifecycle of this process.
 func (c *ControlPlane) NewLifecycle(r Registration) *Lifecycle {
-	l := &Lifecycle{plane: c, registration: r, incarnation: c.uuid(), held: make(chan struct{}, 1)}
+	l := &Lifecycle{plane: c, registration: r, incarnation: c.uuid(), held: make(chan struct{}, 1), begun: time.Now()}
 	l.fenced.Store(c.remote != nil)
 	return l
 }
@@ -60,6 +63,22 @@ func (c *ControlPlane) OutOfTouch() bool {
 // Hangs reports whether this broker has found its disk to hang, so that it asks to be
 // fenced.
 func (c *ControlPlane) Hangs() bool { return c.hung.Load() }
+
+// Leased says that no other broker can have been elected in this one's place without its
+// knowledge: the session that its last answered heartbeat began is not over. It counts
+// from when that was sent, on this broker's clock, and so ends before the controller's
+// patience does, whichever node that is by then. Who is told to hand over while it can't
+// hear is the exception: it finds out when the session ends.
+func (l *Lifecycle) Leased() bool {
+	c := l.plane
+	switch {
+	case c.remote == nil || c.isOnlyBroker():
+		return true
+	case l.fenced.Load():
+		return false
+	}
+	return time.Since(l.begun) < time.Duration(l.leased.Load())
+}
 
 // Join waits for the cluster, or founds it where there is none and this node leads;
 // registers this broker; and returns when the metadata is known here up to that and
@@ -222,6 +241,7 @@ func (l *Lifecycle) beat(ctx context.Context) error {
 	if l.leaving {
 		return nil
 	}
+	until := time.Since(l.begun) + l.plane.BrokerConfig().SessionTimeout
 	resp, err := l.heartbeat(ctx, false)
 	if err != nil {
 		return err
@@ -229,6 +249,7 @@ func (l *Lifecycle) beat(ctx context.Context) error {
 	switch code := kafka.Code(resp.ErrorCode); code {
 	case kafka.ErrNone:
 		l.plane.answered.Store(new(time.Now()))
+		l.leased.Store(int64(until))
 		if l.fenced.Swap(resp.IsFenced) != resp.IsFenced {
 			l.plane.log.Info("the controller has decided about this broker", "fenced", resp.IsFenced)
 		}

@@ -26,6 +26,9 @@ type Coordinator struct {
 	// EnsureTopic creates __consumer_offsets if it is not there.
 	EnsureTopic func(context.Context) error
 	Image       func() *metadata.Image
+	// Leased says that no other broker can have taken over from this one without its
+	// knowledge; nil for always.
+	Leased func() bool
 }
 
 // PartitionOf returns the partition of __consumer_offsets that a group belongs
@@ -51,6 +54,21 @@ func (g *Coordinator) Do(id string, step func(m *group.Shard, nowMs int64, fx *s
 		return err
 	}
 	return g.Shards.Do(p, step)
+}
+
+// Read is Do for a step that changes nothing, and whose answer therefore waits for no
+// other broker. One that was cut off from the others may have been replaced: it would tell
+// what was committed before that, and the group would go back. So it tells nothing until
+// the active controller has answered it again.
+func (g *Coordinator) Read(id string, step func(m *group.Shard, nowMs int64, fx *shard.Effects)) error {
+	if g.Leased != nil && !g.Leased() {
+		return &kafka.Error{
+			Code: kafka.ErrNotCoordinator,
+			Message: "this broker has not heard from the active controller for longer than its session lasts, and " +
+				"another may coordinate the group by now: look for the coordinator again",
+		}
+	}
+	return g.Do(id, step)
 }
 
 // Topics lets the group machine resolve topics of an image.
