@@ -44,6 +44,61 @@ func TestZombieWithQueuedRequests(t *testing.T) {
 	r.check()
 }
 
+// Scenario 15: a leader that is cut off from the other brokers, not from clients, is
+// asked for an offset that its successor's log has, and its own has not. It does not call
+// that out of range, which would have a consumer begin anew.
+func TestCutOffLeaderIsAskedBeyondItsEnd(t *testing.T) {
+	for name, to := range map[string]int{"the active controller": 0, "another": 1} {
+		t.Run(name, func(t *testing.T) {
+			c := strandlinetest.StartCluster(t, 3)
+			r := ride(t, c, "orders", 1)
+			zombie := 1 + (c.Controller()-1+to)%3
+			c.MoveLeader("orders", 0, zombie)
+			askBeyondTheEnd(t, c, r, zombie)
+		})
+	}
+}
+
+func askBeyondTheEnd(t *testing.T, c *strandlinetest.Cluster, r *rider, zombie int) {
+	direct := dial(t, c, kgo.SeedBrokers(c.Addrs()[zombie-1]))
+	defer direct.Close()
+	fetch := func(from int64) error {
+		req := kmsg.NewPtrFetchRequest()
+		req.Version, req.MaxWaitMillis = 12, 10
+		rt := kmsg.NewFetchRequestTopic()
+		rt.Topic = "orders"
+		rp := kmsg.NewFetchRequestTopicPartition()
+		rp.FetchOffset, rp.PartitionMaxBytes, rp.CurrentLeaderEpoch = from, 1<<20, -1
+		rt.Partitions = append(rt.Partitions, rp)
+		req.Topics = append(req.Topics, rt)
+		resp, err := direct.SeedBrokers()[0].Request(t.Context(), pinnedFetch{req})
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.(*kmsg.FetchResponse).Topics[0].Partitions[0].ErrorCode)
+	}
+	const beyond = 1 << 40
+	c.Await("it is beyond the end of the log", func() bool { return errors.Is(fetch(beyond), kerr.OffsetOutOfRange) })
+	c.Isolate(zombie)
+	c.Await("another leader", func() bool { l := c.Leader("orders", 0); return l != zombie && l != 0 })
+	r.awaitMore(100)
+	if err := fetch(beyond); !errors.Is(err, kerr.NotLeaderForPartition) {
+		t.Errorf("beyond the end of the log of a leader that was replaced: %v", err)
+	}
+	if err := fetch(0); err != nil {
+		t.Errorf("what a leader that was replaced has is as good as ever: %v", err)
+	}
+	c.Heal()
+	r.awaitMore(100)
+	r.check()
+}
+
+// pinnedFetch is a fetch request of a version with names of topics.
+type pinnedFetch struct{ *kmsg.FetchRequest }
+
+// MaxVersion implements kmsg.Request.
+func (pinnedFetch) MaxVersion() int16 { return 12 }
+
 // valueOfNobody is a value that no rider writes.
 const valueOfNobody = 1 << 60
 

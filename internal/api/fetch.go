@@ -220,12 +220,23 @@ func (r *fetchReply) read(e *fetchEntry) {
 	if e.code == kafka.ErrNone && !e.sent {
 		var err error
 		e.result, err = r.readEntry(e)
-		e.code = fetchError(err)
+		e.code = r.atTheEnd(e, fetchError(err))
 		e.size = e.result.Chunk.Size()
 		r.total += e.size
 		r.more = r.more || r.total > 0 && r.cutShort(e)
 	}
 	r.failed = r.failed || e.code != kafka.ErrNone || e.sent || r.replica.tells(e)
+}
+
+// atTheEnd does not let a leader that may have been replaced call an offset out of range
+// that its own log has not come to: its successor's may have, and a client that believes
+// it begins the partition anew.
+func (r *fetchReply) atTheEnd(e *fetchEntry, code kafka.Code) kafka.Code {
+	beyond := code == kafka.ErrOffsetOutOfRange && e.want.fetchOffset > e.result.LogStartOffset
+	if beyond && r.replica == nil && r.handler.s.Leased != nil && !r.handler.s.Leased() {
+		return kafka.ErrNotLeaderOrFollower
+	}
+	return code
 }
 
 func (r *fetchReply) readEntry(e *fetchEntry) (partition.ReadResult, error) {

@@ -46,8 +46,11 @@ type Services struct {
 	Peers        Peers // The way to other brokers; nil on a broker that is alone.
 	Disk         Disk
 	Broker       func() *config.Broker // The broker's settings as they are now.
-	Now          func() time.Time
-	Logger       *slog.Logger
+	// Leased says that no other broker can have taken over from this one without its
+	// knowledge; nil for always.
+	Leased func() bool
+	Now    func() time.Time
+	Logger *slog.Logger
 	// Reach is told what clients do, to find those that cannot reach the address
 	// they were told; nil for nobody.
 	Reach Reach

@@ -31,6 +31,7 @@ func (b *Broker) openRequests() {
 		NodeID: self, LogDir: b.config.DataDir, Partitions: b.partitions, Control: b.control,
 		Groups: b.coordinator, Topics: b.topics, Disk: b.config.FS, Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log, Reach: b.reach,
 	}
+	b.api.Leased = b.coordinator.Leased
 	b.api.Transactions, b.api.Markers = b.transactions, b.local()
 	b.api.Quorum, b.api.OutOfTouch, b.api.Hangs = b.quorum, b.control.OutOfTouch, b.control.Hangs
 	if b.cluster != nil {

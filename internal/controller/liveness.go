@@ -43,6 +43,7 @@ type Liveness struct {
 type session struct {
 	epoch    kafka.BrokerEpoch // Of the process that sent the last heartbeat.
 	deadline time.Time
+	heard    time.Time // The last heartbeat.
 	seen     bool
 	refused  int
 }
@@ -68,7 +69,7 @@ func (l *Liveness) Heartbeat(id kafka.BrokerID, epoch kafka.BrokerEpoch, now tim
 	if epoch < s.epoch {
 		return // An old process, or a late packet of it.
 	}
-	*s = session{epoch: epoch, deadline: now.Add(l.patience.Session), seen: true}
+	*s = session{epoch: epoch, deadline: now.Add(l.patience.Session), heard: now, seen: true}
 }
 
 // Seen says whether a broker was heard of since this node is the active
@@ -76,6 +77,17 @@ func (l *Liveness) Heartbeat(id kafka.BrokerID, epoch kafka.BrokerEpoch, now tim
 func (l *Liveness) Seen(id kafka.BrokerID) bool {
 	s := l.sessions[id]
 	return s != nil && s.seen
+}
+
+// AllHeard says whether every broker with a session was heard of since a moment. One that
+// believes in another controller sends this one nothing: so none had been elected then.
+func (l *Liveness) AllHeard(since time.Time) bool {
+	for _, s := range l.sessions {
+		if s.heard.Before(since) {
+			return false
+		}
+	}
+	return true
 }
 
 // Down says that the connection to a broker has ended. A broker that runs will

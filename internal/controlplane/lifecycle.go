@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/strandline/strandline/internal/controller"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 )
@@ -65,10 +66,15 @@ func (c *ControlPlane) OutOfTouch() bool {
 func (c *ControlPlane) Hangs() bool { return c.hung.Load() }
 
 // Leased says that no other broker can have been elected in this one's place without its
-// knowledge: the session that its last answered heartbeat began is not over. It counts
-// from when that was sent, on this broker's clock, and so ends before the controller's
-// patience does, whichever node that is by then. Who is told to hand over while it can't
-// hear is the exception: it finds out when the session ends.
+// knowledge. The controller may do that when the broker is silent for its patience, and
+// one that is elected anew is impatient with the node that led before: the shorter of the
+// two counts, from when the last answered heartbeat was sent, on this broker's clock.
+//
+// The active controller answers itself, also when the others have elected another. As
+// that has heard from some of them, this one has not heard from all.
+//
+// Who is told to hand over while it can't hear is the exception: it finds out when the
+// lease ends.
 func (l *Lifecycle) Leased() bool {
 	c := l.plane
 	switch {
@@ -76,8 +82,14 @@ func (l *Lifecycle) Leased() bool {
 		return true
 	case l.fenced.Load():
 		return false
+	case !c.leads():
+		return time.Since(l.begun) < time.Duration(l.leased.Load())
 	}
-	return time.Since(l.begun) < time.Duration(l.leased.Load())
+	heard := false
+	c.duty.with(c.leadership.Load().controllerEpoch, func(live *controller.Liveness) {
+		heard = live.AllHeard(time.Now().Add(-c.patience().Grace))
+	})
+	return heard
 }
 
 // Join waits for the cluster, or founds it where there is none and this node leads;
@@ -241,7 +253,7 @@ func (l *Lifecycle) beat(ctx context.Context) error {
 	if l.leaving {
 		return nil
 	}
-	until := time.Since(l.begun) + l.plane.BrokerConfig().SessionTimeout
+	until, led := time.Since(l.begun)+l.plane.patience().Grace, l.plane.leads()
 	resp, err := l.heartbeat(ctx, false)
 	if err != nil {
 		return err
@@ -249,7 +261,9 @@ func (l *Lifecycle) beat(ctx context.Context) error {
 	switch code := kafka.Code(resp.ErrorCode); code {
 	case kafka.ErrNone:
 		l.plane.answered.Store(new(time.Now()))
-		l.leased.Store(int64(until))
+		if !led && !l.plane.leads() { // Its own answer says nothing.
+			l.leased.Store(int64(until))
+		}
 		if l.fenced.Swap(resp.IsFenced) != resp.IsFenced {
 			l.plane.log.Info("the controller has decided about this broker", "fenced", resp.IsFenced)
 		}

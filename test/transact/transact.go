@@ -162,12 +162,13 @@ func (l *Load) client(ctx context.Context, options ...kgo.Opt) (cl *kgo.Client, 
 	return cl, closing(ctx, cl.Close)
 }
 
-// closing has something be closed when ctx ends, or by what it returns.
+// closing has something be closed once, when ctx ends or by what it returns.
 func closing(ctx context.Context, closes func()) (done func()) {
-	stop := context.AfterFunc(ctx, closes)
+	once := sync.OnceFunc(closes)
+	stop := context.AfterFunc(ctx, once)
 	return func() {
 		stop()
-		closes()
+		once()
 	}
 }
 
