@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,32 +91,98 @@ func TestClusterKillAll(t *testing.T) {
 // TestClusterPowerLoss takes the power from all brokers at once, each of which has a
 // file system of its own: nothing is left on any of them but what was synced.
 func TestClusterPowerLoss(t *testing.T) {
-	needLoopDisks(t)
-	disks := []*loopDisk{newLoopDisk(t), newLoopDisk(t), newLoopDisk(t)}
-	c := harness.PrepareCluster(t, harness.Binary(t), t.TempDir(), 3)
-	for i, b := range c.Brokers {
-		b.DataDir = filepath.Join(disks[i].dir, "data")
-		b.Restart()
-	}
+	c := startOnDisks(t)
 	two := "2"
 	l := startLoadOn(t, c.Addrs(), "power", 6, 2, map[string]*string{"min.insync.replicas": &two})
 	n := rounds(t, 3)
 	for i := range n {
 		l.awaitMore(500 + 53*i%500)
-		c.Freeze()
-		for i, b := range c.Brokers {
-			disks[i].powerOff()
-			b.Kill()
-			disks[i].unmount()
-			disks[i].powerOn()
-		}
-		for _, b := range c.Brokers {
-			b.Restart()
-		}
+		c.losePower(1, 2, 3)
+		c.restart(1, 2, 3)
 	}
 	l.awaitMore(500)
 	l.end()
 	t.Logf("%d power losses of all brokers, %d acknowledged records checked", n, l.verify())
 	c.Stop()
-	l.compareReplicas(c)
+	l.compareReplicas(c.Cluster)
+}
+
+// TestClusterForgetfulMajority takes the power from one broker when another was stopped
+// for a while, and stops the third: a majority is made of the one that forgot what it
+// had not synced, and of the one that slept.
+func TestClusterForgetfulMajority(t *testing.T) {
+	c := startOnDisks(t)
+	two := "2"
+	l := startLoadOn(t, c.Addrs(), "forgetful", 6, 2, map[string]*string{"min.insync.replicas": &two})
+	l.awaitMore(1000)
+	n := rounds(t, 3)
+	for i := range n {
+		victim, asleep, awake := 1+i%3, 1+(i+1)%3, 1+(i+2)%3
+		c.signal(asleep, syscall.SIGSTOP)
+		l.awaitEach(time.Now())
+		l.awaitMore(1000) // Which the sleeper does not have.
+		c.losePower(victim)
+		c.signal(awake, syscall.SIGSTOP)
+		c.signal(asleep, syscall.SIGCONT)
+		c.restart(victim)
+		c.signal(awake, syscall.SIGCONT)
+		l.awaitEach(time.Now())
+		l.awaitMore(1000)
+		awaitInSync(t.Context(), t, l.addrs, l.topic)
+	}
+	l.end()
+	t.Logf("%d times, %d acknowledged records checked", n, l.verify())
+	c.Stop()
+	l.compareReplicas(c.Cluster)
+}
+
+// onDisks is a cluster whose brokers have a file system each.
+type onDisks struct {
+	*harness.Cluster
+	t     *testing.T
+	disks []*loopDisk
+}
+
+func startOnDisks(t *testing.T, args ...string) *onDisks {
+	t.Helper()
+	needLoopDisks(t)
+	c := &onDisks{
+		t: t, disks: []*loopDisk{newLoopDisk(t), newLoopDisk(t), newLoopDisk(t)},
+		Cluster: harness.PrepareCluster(t, harness.Binary(t), t.TempDir(), 3, args...),
+	}
+	for i, b := range c.Brokers {
+		b.DataDir = filepath.Join(c.disks[i].dir, "data")
+		b.Restart()
+	}
+	return c
+}
+
+// losePower takes the power from brokers at the same moment. It is there again for
+// restart.
+func (c *onDisks) losePower(nodes ...int) {
+	c.t.Helper()
+	for _, node := range nodes {
+		c.Brokers[node-1].Freeze()
+	}
+	for _, node := range nodes {
+		d := c.disks[node-1]
+		d.powerOff()
+		c.Brokers[node-1].Kill()
+		d.unmount()
+		d.powerOn()
+	}
+}
+
+func (c *onDisks) restart(nodes ...int) {
+	c.t.Helper()
+	for _, node := range nodes {
+		c.Brokers[node-1].Restart()
+	}
+}
+
+func (c *onDisks) signal(node int, s syscall.Signal) {
+	c.t.Helper()
+	if err := syscall.Kill(c.Brokers[node-1].Pid(), s); err != nil {
+		c.t.Fatal(err)
+	}
 }

@@ -97,8 +97,14 @@ func (d *loopDisk) powerOff() {
 	}
 }
 
-// unmount takes the dead mount away; the broker must have ended.
+// unmount takes the dead mount away; the broker must have ended. Processes in network
+// namespaces have the mounts of when they started, and hold on to the dead one: the image
+// is copied, as its next mount would be the dead one again.
 func (d *loopDisk) unmount() {
 	d.t.Helper()
 	harness.Run(d.t, time.Minute, ".", "umount", d.dir)
+	harness.Run(d.t, time.Minute, ".", "cp", "--sparse=always", d.image, d.image+".copy")
+	if err := os.Rename(d.image+".copy", d.image); err != nil {
+		d.t.Fatal(err)
+	}
 }

@@ -17,20 +17,8 @@ import (
 // within transactions.
 func TestClusterTransactions(t *testing.T) {
 	links := harness.NewLinks(t, 3)
-	c := harness.StartClusterOn(t, links, harness.Binary(t), t.TempDir(), "--set", "group.min.session.timeout.ms=1000",
-		"--set", "offsets.topic.num.partitions=4", "--set", "transaction.state.log.num.partitions=4")
-	const topic, partitions = "transactions", 6
-	two, small := "2", "1048576"
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.AlwaysRetryEOF())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	id := createTopic(t, kadm.NewClient(cl), partitions, 3,
-		map[string]*string{"min.insync.replicas": &two, "segment.bytes": &small}, topic)
-	l := transact.Start(t, transact.Options{
-		Addrs: c.Addrs(), Topic: topic, Partitions: partitions, Producers: 4, Contested: 2, Transforms: 2,
-	})
+	c := harness.StartClusterOn(t, links, harness.Binary(t), t.TempDir(), smallTransactions()...)
+	l, topicID := transactionsOn(t, c.Addrs())
 	l.AwaitMore(20)
 	faults := append(endings(t, c), cuts(links)...)
 	for i := range rounds(t, len(faults)) {
@@ -44,10 +32,64 @@ func TestClusterTransactions(t *testing.T) {
 		f.end(node)
 		l.AwaitMore(20)
 	}
+	judgeTransactions(t, c, l, topicID)
+}
+
+// TestClusterTransactionsPowerLoss takes the power from one broker, or from all, in the
+// middle of transactions.
+func TestClusterTransactionsPowerLoss(t *testing.T) {
+	c := startOnDisks(t, smallTransactions()...)
+	l, topicID := transactionsOn(t, c.Addrs())
+	for i := range rounds(t, 4) {
+		l.AwaitMore(20 + 7*i%20)
+		nodes := []int{1, 2, 3}
+		if i%2 == 0 {
+			nodes = []int{1 + i/2%3}
+		}
+		c.losePower(nodes...)
+		if len(nodes) == 1 {
+			l.AwaitMore(20)
+		}
+		c.restart(nodes...)
+	}
+	l.AwaitMore(20)
+	judgeTransactions(t, c.Cluster, l, topicID)
+}
+
+// smallTransactions are arguments of brokers for package transact.
+func smallTransactions() []string {
+	return []string{
+		"--set", "group.min.session.timeout.ms=1000",
+		"--set", "offsets.topic.num.partitions=4", "--set", "transaction.state.log.num.partitions=4",
+	}
+}
+
+// transactionsOn starts clients with transactions, on a topic of which it returns the id.
+func transactionsOn(t *testing.T, addrs []string) (*transact.Load, string) {
+	t.Helper()
+	const partitions = 6
+	two, small := "2", "1048576"
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	id := createTopic(t, kadm.NewClient(cl), partitions, 3,
+		map[string]*string{"min.insync.replicas": &two, "segment.bytes": &small}, transactionsTopic)
+	return transact.Start(t, transact.Options{
+		Addrs: addrs, Topic: transactionsTopic, Partitions: partitions, Producers: 4, Contested: 2, Transforms: 2,
+	}), hex.EncodeToString(id[:])
+}
+
+const transactionsTopic = "transactions"
+
+// judgeTransactions stops all, and holds what was seen against what there is.
+func judgeTransactions(t *testing.T, c *harness.Cluster, l *transact.Load, topicID string) {
+	t.Helper()
 	l.Verify()
-	awaitInSync(t.Context(), t, c.Addrs(), topic)
+	awaitInSync(t.Context(), t, c.Addrs(), transactionsTopic)
 	c.Stop()
-	noteReplicas(t, c, hex.EncodeToString(id[:]), l.History)
+	noteReplicas(t, c, topicID, l.History)
 	report(t, l.History)
 	t.Log(l.Summary())
 }
