@@ -24,15 +24,14 @@ package api
 // they were lost meanwhile.
 //
 // A batch of an idempotent producer that was appended before is not appended again, and
-// is acknowledged like the first. Its offsets are told if it is one of the producer's last
-// five here; if it is older the code is DUPLICATE_SEQUENCE_NUMBER, which clients take for
-// success.
+// is acknowledged like the first: it is one of the producer's last five here, or the same
+// is found in the log before them.
 //
 // Deviations from Kafka: acks=all is answered after the sync. A request whose
-// partition was refused with acks=0 closes the connection, as in Kafka. A batch from
-// before the last five is OUT_OF_ORDER_SEQUENCE_NUMBER in Kafka, which the Java client
-// meets by sending it again until delivery.timeout.ms has passed, and nothing else. A
-// broker that is cut off closes connections on which it can't acknowledge anything,
+// partition was refused with acks=0 closes the connection, as in Kafka. A batch that
+// comes again and is not among the last five is OUT_OF_ORDER_SEQUENCE_NUMBER in Kafka, which
+// the Java client meets by sending it again until delivery.timeout.ms has passed, and
+// nothing else. A broker that is cut off closes connections on which it can't acknowledge anything,
 // where Kafka's answers REQUEST_TIMED_OUT, and names itself as the leader, for ever.
 
 import (
@@ -363,17 +362,9 @@ func (r *produceReply) appendTo(dst []byte) []byte {
 	return e.dst
 }
 
-// forgotten is what a producer is told whose batch is acknowledged, but was sent again so
-// late that nobody knows its offsets any more: every client takes that for success.
-const forgotten = "the batch was written before, and its offsets are not remembered any more: " +
-	"it need not be sent again"
-
 // appendResult writes one partition, but for its tagged fields.
 func (r *produceReply) appendResult(e *encoder, p *produced) {
 	info := p.info
-	if p.code == kafka.ErrNone && info.Duplicate && info.BaseOffset == kafka.NoOffset {
-		p.code, p.message = kafka.ErrDuplicateSequenceNumber, forgotten
-	}
 	if p.code != kafka.ErrNone {
 		r.handler.s.errors.note(r.wire.Key, p.code)
 		info = commitlog.AppendInfo{BaseOffset: kafka.NoOffset, LogAppendTimeMs: -1, LogStartOffset: info.LogStartOffset}

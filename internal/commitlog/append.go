@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/producerstate"
 	"github.com/strandline/strandline/internal/record"
 )
 
@@ -14,7 +15,8 @@ import (
 // gives them offsets, stamps them in place, writes them with one call and hands
 // them to the journal. They become durable later (OnDurable). The bytes are not
 // kept. A batch that is there already is not written again: the result says
-// Duplicate and where it is.
+// Duplicate and where it is. If newer ones of its producer have driven it from the
+// producer state it is looked for in the log.
 //
 // Batches of a transaction continue one of their producer that is open here; see
 // AppendVerified. After an error nothing was appended.
@@ -27,6 +29,20 @@ func (l *Log) AppendAsLeader(bs []record.Batch, epoch kafka.LeaderEpoch, now tim
 // log has seen since, under the lock of the append, so that no transaction begins
 // after its end (KIP-890).
 func (l *Log) AppendVerified(
+	bs []record.Batch, epoch kafka.LeaderEpoch, v Verification, now time.Time,
+) (AppendInfo, error) {
+	info, err := l.appendAsLeader(bs, epoch, v, now)
+	late, ok := errors.AsType[*producerstate.OutOfOrderSequenceError](err)
+	if !ok || len(bs) != 1 {
+		return info, err
+	}
+	if there, found := l.recall(bs[0], late); found {
+		return there, nil
+	}
+	return info, err
+}
+
+func (l *Log) appendAsLeader(
 	bs []record.Batch, epoch kafka.LeaderEpoch, v Verification, now time.Time,
 ) (AppendInfo, error) {
 	l.mu.Lock()

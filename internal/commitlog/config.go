@@ -69,8 +69,6 @@ type Options struct {
 
 // AppendInfo tells where an append went.
 type AppendInfo struct {
-	// BaseOffset is kafka.NoOffset for a duplicate whose place is forgotten: it ends at
-	// LastOffset or before.
 	BaseOffset      kafka.Offset
 	LastOffset      kafka.Offset
 	LogAppendTimeMs int64 // -1 when records keep the producer's time.

@@ -12,11 +12,12 @@
 //	        v               v  v
 //	........[batch][b][ba][b]  .
 //	   |    '---- duplicates if they match a batch exactly, else out of order
-//	   '--------- duplicates whose offsets are forgotten
+//	   '--------- out of order, unless they are found in the log
 //
-// What lies before all that is remembered is in the log as well, since sequences leave
-// no gap. Kafka calls it out of order, and its own clients then try again until their
-// time is up: they may have more than five batches on their way when a leader is cut off.
+// What lies before all that is remembered may come again as well: clients may have more
+// than five batches on their way when a leader is cut off. Kafka calls it out of order, and
+// its own clients then try again until their time is up. Here the error says where in the
+// log it would be (OutOfOrderSequenceError.UpTo), and package commitlog looks there.
 //
 // A producer that numbers requests instead of records leaves sequences out (Append.Gaps):
 // then each that is above the last one is new.

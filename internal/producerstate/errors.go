@@ -7,12 +7,16 @@ import (
 )
 
 // OutOfOrderSequenceError says that a batch is neither the producer's next nor
-// one that is remembered.
+// one that is remembered. It may be one that is remembered no more: only the log can tell.
 type OutOfOrderSequenceError struct {
 	ProducerID    kafka.ProducerID
 	ProducerEpoch kafka.ProducerEpoch
 	BaseSequence  int32 // What the batch has.
 	NextSequence  int32 // What it should have.
+
+	// From and UpTo are the part of the log where the batch is, if it was appended before
+	// all that is remembered of its producer. Nothing is between them if it was not.
+	From, UpTo kafka.Offset
 }
 
 // Error implements error.

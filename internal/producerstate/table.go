@@ -64,8 +64,6 @@ type Verdict struct {
 	// is new.
 	Duplicate bool
 
-	// BaseOffset is kafka.NoOffset for a duplicate from before all that is remembered:
-	// it lies somewhere up to LastOffset.
 	BaseOffset kafka.Offset
 	LastOffset kafka.Offset
 	Timestamp  int64 // The batch's max timestamp: its append time under LogAppendTime.
@@ -191,9 +189,6 @@ func (t *Table) Check(a Append) (Verdict, error) {
 		if v, ok := e.duplicate(a.BaseSequence, a.LastSequence); ok {
 			return v, nil
 		}
-		if v, ok := e.older(&a); ok && !a.Gaps && !t.options.AcceptUnknown {
-			return v, nil
-		}
 	}
 	if a.Transactional || e != nil && e.isOpen() {
 		if err := t.checkTransaction(e, &a); err != nil {
@@ -215,7 +210,13 @@ func (t *Table) Check(a Append) (Verdict, error) {
 		next = addSequence(e.lastSequence(), 1)
 	}
 	if a.BaseSequence != next {
-		return Verdict{}, &OutOfOrderSequenceError{a.ProducerID, a.ProducerEpoch, a.BaseSequence, next}
+		out := &OutOfOrderSequenceError{
+			ProducerID: a.ProducerID, ProducerEpoch: a.ProducerEpoch, BaseSequence: a.BaseSequence, NextSequence: next,
+		}
+		if known {
+			out.From, out.UpTo = e.older(&a)
+		}
+		return Verdict{}, out
 	}
 	return Verdict{}, nil
 }
@@ -236,46 +237,33 @@ func (e *entry) duplicate(baseSequence, lastSequence int32) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// older tells whether a batch lies before all batches that are remembered. Then it is in
-// the log: sequences of one epoch leave no gap, and no client gives one twice. (It is not
-// asked of batches with Append.Gaps.)
+// older returns where in the log a batch lies, if it is there, that precedes all batches
+// that are remembered: an empty part of it for one that cannot be there.
 //
 // A client that may have five batches in flight on one connection can have far more on
 // their way, and send them again in the end: those that a broker does not answer which is
-// cut off, and all that its successor has taken meanwhile. As a gap the oldest of them
-// would be refused for as long as the client tries.
+// cut off, and all that its successor has taken meanwhile.
 //
-// In a transaction it takes that the transaction is open here. One whose producer was
-// forgotten (UNKNOWN_PRODUCER_ID) may start over at sequence 0 in the same epoch, and a
-// replica that has not forgotten it yet must not take that for a retry.
-func (e *entry) older(a *Append) (Verdict, bool) {
-	if a.BaseSequence < 0 || e.count == 0 || a.Transactional != e.isOpen() || e.hasGap() {
-		return Verdict{}, false
+// That sequences leave no gap does not prove that the batch is there. Some clients give one
+// twice in an epoch: Java's before 2.5 start over at 0 after UNKNOWN_PRODUCER_ID, maybe at a
+// replica that has not forgotten them, and give the sequences of a batch that fails for good
+// to those after it, though an earlier try may have been appended.
+func (e *entry) older(a *Append) (from, upTo kafka.Offset) {
+	if a.BaseSequence < 0 || e.count == 0 || a.Gaps || a.Transactional != e.isOpen() {
+		return 0, 0
 	}
+	if a.Transactional {
+		from = e.txnFirstOffset
+	}
+	// A sequence takes an offset, and more lie between if others write as well.
 	oldest := &e.batches[0]
-	first := oldest.baseSequence()
-	if !precedes(a.BaseSequence, first) || !precedes(a.LastSequence, first) {
-		return Verdict{}, false
+	between := addSequence(oldest.baseSequence(), -1-int64(a.LastSequence))
+	upTo = oldest.lastOffset - kafka.Offset(oldest.offsetDelta) - kafka.Offset(between)
+	length := kafka.Offset(addSequence(a.LastSequence, 1-int64(a.BaseSequence)))
+	if between > math.MaxInt32/2 || upTo-from < length { // Half of all sequences precede one.
+		return 0, 0
 	}
-	last := oldest.lastOffset - kafka.Offset(oldest.offsetDelta) - 1
-	return Verdict{Duplicate: true, BaseOffset: kafka.NoOffset, LastOffset: last, Timestamp: -1}, true
-}
-
-// hasGap tells whether one of the batches that are remembered does not start where the one
-// before ended: the producer started over, or another broker believed it.
-func (e *entry) hasGap() bool {
-	for i := 1; i < int(e.count); i++ {
-		if addSequence(e.batches[i-1].lastSequence, 1) != e.batches[i].baseSequence() {
-			return true
-		}
-	}
-	return false
-}
-
-// precedes tells whether a sequence lies before another, which may have wrapped since: half
-// of all sequences do.
-func precedes(sequence, other int32) bool {
-	return addSequence(other, -1-int64(sequence)) < math.MaxInt32/2
+	return from, upTo
 }
 
 // Update notes a batch that is in the log. It trusts the log: whatever is there

@@ -47,8 +47,11 @@ func TestCheck(t *testing.T) {
 			Timestamp: 1000 + int64(base),
 		}
 	}
-	forgotten := func(last kafka.Offset) producerstate.Verdict {
-		return producerstate.Verdict{Duplicate: true, BaseOffset: kafka.NoOffset, LastOffset: last, Timestamp: -1}
+	// searched is the error about a batch that may be in a part of the log.
+	searched := func(base, next int32, from, upTo kafka.Offset) error {
+		return &producerstate.OutOfOrderSequenceError{
+			ProducerID: 1, BaseSequence: base, NextSequence: next, From: from, UpTo: upTo,
+		}
 	}
 	six := []producerstate.Append{
 		batchOf(0, 10, 100), batchOf(10, 1, 110), batchOf(11, 4, 115),
@@ -77,8 +80,8 @@ func TestCheck(t *testing.T) {
 		{name: "next batch", log: six, append: batchOf(25, 3, 0)},
 		{name: "newest again", log: six, append: batchOf(20, 5, 0), verdict: duplicateOf(140, 144)},
 		{name: "fifth newest again", log: six, append: batchOf(10, 1, 0), verdict: duplicateOf(110, 110)},
-		{name: "older than the window", log: six, append: batchOf(0, 10, 0), verdict: forgotten(109)},
-		{name: "older than the window, in other batches", log: six, append: batchOf(3, 7, 0), verdict: forgotten(109)},
+		{name: "older than the window", log: six, append: batchOf(0, 10, 0), err: searched(0, 25, 0, 110)},
+		{name: "well before the window", log: six, append: batchOf(3, 5, 0), err: searched(3, 25, 0, 108)},
 		{
 			name: "older than the window, and in it", log: six, append: batchOf(9, 2, 0),
 			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 9, NextSequence: 25},
@@ -90,15 +93,15 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			name: "older than a window with a gap", log: append(six[:6:6], batchOf(30, 1, 145)), append: batchOf(0, 10, 0),
-			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 0, NextSequence: 31},
+			err: searched(0, 31, 0, 114),
 		},
 		{
 			name: "before a producer that started over", log: append(six[:6:6], batchOf(0, 1, 145)), append: batchOf(9, 1, 0),
-			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 9, NextSequence: 1},
+			err: searched(9, 1, 0, 114),
 		},
 		{
-			name: "before an unknown producer", options: producerstate.Options{AcceptUnknown: true},
-			log: []producerstate.Append{batchOf(7, 3, 0)}, append: batchOf(3, 4, 0),
+			name: "older than the window, where the log has no room for it",
+			log:  []producerstate.Append{batchOf(7, 3, 3)}, append: batchOf(3, 4, 0),
 			err: &producerstate.OutOfOrderSequenceError{ProducerID: 1, BaseSequence: 3, NextSequence: 10},
 		},
 		{
@@ -107,7 +110,7 @@ func TestCheck(t *testing.T) {
 				transactional(six[0]), transactional(six[1]), transactional(six[2]),
 				transactional(six[3]), transactional(six[4]), transactional(six[5]),
 			},
-			verdict: forgotten(109),
+			err: searched(0, 25, 100, 110),
 		},
 		{
 			name: "older than the window, in a transaction that is not there", log: six,
@@ -175,7 +178,7 @@ func TestCheck(t *testing.T) {
 			name: "duplicate over the wrap", log: wrapping, append: batchOf(math.MaxInt32, 3, 0),
 			verdict: duplicateOf(104, 106),
 		},
-		{name: "older than the window, over the wrap", log: wrapping, append: batchOf(math.MaxInt32-9, 5, 0), verdict: forgotten(99)},
+		{name: "older than the window, over the wrap", log: wrapping, append: batchOf(math.MaxInt32-9, 5, 0), err: searched(math.MaxInt32-9, 2, 0, 100)},
 		{
 			name: "wraps between batches", append: batchOf(0, 1, 0),
 			log: []producerstate.Append{batchOf(math.MaxInt32-1, 2, 0)},

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -222,6 +223,14 @@ func (b Batch) CheckCRC() error {
 func (b Batch) Stamp(base kafka.Offset, epoch kafka.LeaderEpoch) {
 	binary.BigEndian.PutUint64(b.data[baseOffsetAt:], uint64(base))
 	binary.BigEndian.PutUint32(b.data[leaderEpochAt:], uint32(epoch))
+}
+
+// SameAs reports whether two batches are the same one as their producer made it: all but
+// what a broker sets (Stamp, StampLogAppendTime).
+func (b Batch) SameAs(other Batch) bool {
+	return (b.Attributes()^other.Attributes())&^timestampTypeBit == 0 &&
+		bytes.Equal(b.data[lastOffsetDeltaAt:maxTimestampAt], other.data[lastOffsetDeltaAt:maxTimestampAt]) &&
+		bytes.Equal(b.data[producerIDAt:], other.data[producerIDAt:])
 }
 
 // StampLogAppendTime makes ms, in place, the timestamp of every record, and
