@@ -114,14 +114,19 @@ func (s *session) consume(ctx context.Context, r *Consume, begun time.Time, sink
 		until := begun.Add(r.Wait)
 		switch {
 		case st.ready && !prepared:
-			if err := s.prepare(ctx, r); err != nil && !outdated(err) {
-				return Batch{}, err
-			} else if err != nil {
+			err := s.prepare(ctx, r)
+			switch {
+			case err == nil:
+				prepared = true
+			case outdated(err):
 				s.lapse(false) // The group has moved on: so must the session.
 				s.nudge()
-				continue
+			case refusal.CodeOf(err) == kafka.ErrUnstableOffsetCommit &&
+				s.home.o.Now().Before(begun.Add(max(r.Wait, joinPatience))):
+				pause(ctx) // A transaction with these offsets has not ended yet.
+			default:
+				return Batch{}, err
 			}
-			prepared = true
 			continue
 		case st.ready:
 			b, stuck, err := s.collect(ctx, r.MaxBytes, sink)

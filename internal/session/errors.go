@@ -56,6 +56,8 @@ func refused(group string, code int16) error {
 		return refuse(c, "%q cannot be the name of a group", group)
 	case kafka.ErrInvalidSessionTimeout:
 		return refuse(c, "the session timeout is not between group.min.session.timeout.ms and group.max.session.timeout.ms")
+	case kafka.ErrUnstableOffsetCommit:
+		return refuse(c, "offsets of group %q were committed in a transaction that has not ended yet: end it, or try again", group)
 	default:
 		return refuse(c, "the coordinator of group %q refuses for now (%v): try again", group, c)
 	}

@@ -180,8 +180,13 @@ func (w *world) Do(_ string, step func(m *group.Shard, nowMs int64, fx *shard.Ef
 	for _, kv := range fx.Records {
 		r := shard.Record{Key: kv.Key, Value: kv.Value, Offset: w.next, TimestampMs: now}
 		w.next++
-		w.log = append(w.log, r)
-		if err := w.machine.Replay(r); err != nil {
+		replay := w.machine.Replay
+		if in := fx.Transaction; in != nil { // Nobody restarts while one is open.
+			replay = func(r shard.Record) error { return w.machine.ReplayPending(r, in.ProducerID) }
+		} else {
+			w.log = append(w.log, r)
+		}
+		if err := replay(r); err != nil {
 			w.t.Errorf("replay: %v", err)
 		}
 	}
