@@ -34,8 +34,16 @@ type aside struct {
 	fetched atomic.Int32
 }
 
-// fetches notes, before a look at damaged, that a fetch may go out.
-func (a *aside) fetches(epoch kafka.LeaderEpoch) { a.fetched.Store(int32(epoch)) }
+// mayFetch reports whether a fetch may go out under a leader epoch, and notes it before:
+// who finds the log damaged finds the epoch as well. A log that is known to be damaged
+// leaves the epoch alone, or each new one would be taken for one that was used.
+func (a *aside) mayFetch(epoch kafka.LeaderEpoch) bool {
+	if a.damaged.Load() {
+		return false
+	}
+	a.fetched.Store(int32(epoch))
+	return !a.damaged.Load()
+}
 
 // damaged is the log's report that stored bytes are not what was written.
 func (p *Partition) damaged(error) {

@@ -112,8 +112,7 @@ func (p *Partition) Position(epoch kafka.LeaderEpoch) (Position, error) {
 	if err := p.followsLocked(epoch); err != nil {
 		return Position{}, err
 	}
-	p.aside.fetches(epoch)
-	if p.aside.damaged.Load() {
+	if !p.aside.mayFetch(epoch) {
 		return Position{}, ErrDamaged
 	}
 	at := Position{

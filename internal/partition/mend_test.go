@@ -75,6 +75,9 @@ func TestDamagedReplicaAwaitsALeaderEpoch(t *testing.T) {
 		step.change()
 		state.PartitionEpoch++
 		f.apply(&metadata.PartitionsChanged{ID: kafka.TopicID{7}, Changes: []metadata.PartitionChange{{Partition: state}}})
+		if _, err := old.Position(state.LeaderEpoch); !errors.Is(err, partition.ErrDamaged) {
+			t.Errorf("%s: it goes on fetching: %v", step.what, err) // The fetcher asks when it likes.
+		}
 		m.Mend()
 		replaced := f.Table.Get("orders", 0) != old
 		if replaced != step.replaced {

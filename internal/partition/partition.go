@@ -251,7 +251,7 @@ func New(o Options, open LogOpener) (*Partition, error) {
 		alive: o.Alive, marks: o.Marks, losing: o.Losing, throttles: o.Throttles, aside: aside{troubled: o.Troubled},
 		leader: kafka.NoBroker, leaderEpoch: kafka.NoLeaderEpoch,
 	}
-	p.aside.fetches(kafka.NoLeaderEpoch)
+	p.aside.fetched.Store(int32(kafka.NoLeaderEpoch))
 	log, err := open(Callbacks{OnDurable: p.durable, OnFailed: p.failed, OnDamaged: p.damaged})
 	if err != nil {
 		return nil, fmt.Errorf("open log of %s-%d: %w", o.Topic, o.ID.Partition, err)
