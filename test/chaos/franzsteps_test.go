@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// franzSteps is franz-go as a stepper. The client asks some broker who the coordinator
-// is, and gives up where two refuse the connection in a row. So this does what it tells
+// franzSteps is franz-go as a stepper. The client gives up where two brokers in a row
+// refuse the connection when it asks who the coordinator is, or where it is told of a
+// broker before it has that broker's address. So this does what the client tells
 // applications to do: abort, find out whether that was too late, and do all again.
 type franzSteps struct {
 	*kgo.Client
@@ -64,11 +64,16 @@ func (f *franzSteps) Next(limit time.Duration) string {
 	return ""
 }
 
-// reach calls fn until it has reached a broker.
+// unheard reports whether a request failed that no broker has answered.
+func unheard(ctx context.Context, err error) bool {
+	answered := (*kerr.Error)(nil)
+	return err != nil && !errors.As(err, &answered) && ctx.Err() == nil
+}
+
+// reach calls fn until a broker has answered.
 func reach(ctx context.Context, fn func() error) error {
 	for ; ; <-time.After(50 * time.Millisecond) {
-		err := fn()
-		if unreached := (*net.OpError)(nil); !errors.As(err, &unreached) || ctx.Err() != nil {
+		if err := fn(); !unheard(ctx, err) {
 			return err
 		}
 	}
@@ -77,22 +82,28 @@ func reach(ctx context.Context, fn func() error) error {
 func (f *franzSteps) step(ctx context.Context, words []string) error {
 	switch words[0] {
 	case "init":
-		return reach(ctx, func() error {
-			_, _, err := f.ProducerID(ctx)
-			return err
-		})
+		return f.init(ctx)
 	case "begin":
 		f.taken = nil
 		return f.BeginTransaction()
 	case "send", "offsets":
 		f.taken = append(f.taken, words)
-		return f.write(ctx, words)
+		return f.orAgain(ctx, f.write(ctx, words), func() error { return nil })
 	case "commit":
-		return f.commit(ctx)
+		commit := func() error { return f.EndTransaction(ctx, kgo.TryCommit) }
+		return f.orAgain(ctx, commit(), commit)
 	case "abort":
 		return f.abort(ctx)
 	}
 	return fmt.Errorf("no such step: %v", words)
+}
+
+// init has the client ask for its producer id and epoch, if it has none that is good.
+func (f *franzSteps) init(ctx context.Context) error {
+	return reach(ctx, func() error {
+		_, _, err := f.ProducerID(ctx)
+		return err
+	})
 }
 
 // write takes a step that makes part of a transaction.
@@ -115,30 +126,39 @@ func (f *franzSteps) abort(ctx context.Context) error {
 	return reach(ctx, func() error { return f.EndTransaction(ctx, kgo.TryAbort) })
 }
 
-// commit commits the transaction, or does it again and commits that.
-func (f *franzSteps) commit(ctx context.Context) error {
-	return reach(ctx, func() error {
-		err := f.EndTransaction(ctx, kgo.TryCommit)
-		if unreached := (*net.OpError)(nil); !errors.As(err, &unreached) {
+// orAgain does the whole transaction again, and last, for as long as no broker answers.
+func (f *franzSteps) orAgain(ctx context.Context, err error, last func() error) error {
+	for ; unheard(ctx, err); <-time.After(50 * time.Millisecond) {
+		f.t.Logf("%s: all again after %v", f.of.id, err)
+		if err = f.abort(ctx); err != nil {
 			return err
 		}
-		f.t.Logf("%s: all again after %v", f.of.id, err)
-		if err := f.abort(ctx); err != nil {
+		// The client may leave it to its next request to abort what it could not. Till
+		// then the offsets of the transaction cannot be read.
+		if err = f.init(ctx); err != nil {
 			return err
 		}
 		if done, err := f.committed(ctx); done || err != nil {
 			return err
 		}
-		if err := f.BeginTransaction(); err != nil {
+		if err = f.again(ctx); err == nil {
+			err = last()
+		}
+	}
+	return err
+}
+
+// again begins a transaction, and takes all steps of the last one.
+func (f *franzSteps) again(ctx context.Context) error {
+	if err := f.BeginTransaction(); err != nil {
+		return err
+	}
+	for _, words := range f.taken {
+		if err := f.write(ctx, words); err != nil {
 			return err
 		}
-		for _, words := range f.taken {
-			if err := f.write(ctx, words); err != nil {
-				return err
-			}
-		}
-		return err // Not reached: to be tried again.
-	})
+	}
+	return nil
 }
 
 // committed reports whether the transaction was committed: whether its offsets were.
@@ -147,7 +167,11 @@ func (f *franzSteps) committed(ctx context.Context) (bool, error) {
 		if words[0] != "offsets" {
 			continue
 		}
-		offsets, err := kadm.NewClient(f.Client).FetchOffsets(ctx, words[3])
+		var offsets kadm.OffsetResponses
+		err := reach(ctx, func() (err error) {
+			offsets, err = kadm.NewClient(f.Client).FetchOffsets(ctx, words[3])
+			return err
+		})
 		if err != nil {
 			return false, err
 		}

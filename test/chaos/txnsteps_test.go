@@ -205,12 +205,22 @@ func (x *txnClients) steps(clients map[string]stepper, after time.Duration, step
 	}
 }
 
-// tell has each client take a step, with all brokers there.
-func (x *txnClients) tell(clients map[string]stepper, step string) {
+// ask has each client take a step, with all brokers there, and returns their answers.
+func (x *txnClients) ask(clients map[string]stepper, step string) map[string]string {
 	x.t.Helper()
+	answers := map[string]string{}
 	for _, name := range x.names {
 		clients[name].Tell(step)
-		if answer := clients[name].Next(stepTimeout); answer != "ok" {
+		answers[name] = clients[name].Next(stepTimeout)
+	}
+	return answers
+}
+
+// tell is ask for a step that has to go well.
+func (x *txnClients) tell(clients map[string]stepper, step string) {
+	x.t.Helper()
+	for name, answer := range x.ask(clients, step) {
+		if answer != "ok" {
 			x.t.Fatalf("%s, %s: %s", name, step, answer)
 		}
 	}
@@ -239,10 +249,9 @@ func (x *txnClients) ended(name string, steps [][]string, committed bool) {
 	}
 }
 
-// refused has each client take a step that must not go well.
-func (x *txnClients) refused(clients map[string]stepper, step string) {
+// refused checks that a step did not go well.
+func (x *txnClients) refused(step string, answers map[string]string) {
 	x.t.Helper()
-	_, answers := x.take(clients, 0, step)
 	for _, name := range x.names {
 		if answers[name] == "ok" {
 			x.t.Errorf("%s, %s: it went well", name, step)
@@ -337,7 +346,8 @@ func TestTransactionsByStep(t *testing.T) {
 	x.steps(clients, 0, "begin", "send 0 zombie")
 	next := x.start(time.Minute)
 	x.steps(next, 0, "init")
-	x.refused(clients, "commit")
+	_, answers := x.take(clients, 0, "commit")
+	x.refused("commit of the first", answers)
 	x.steps(next, 0, "begin", "send 0 next", "commit")
 	x.check()
 
@@ -353,7 +363,7 @@ func TestTransactionsByStep(t *testing.T) {
 	t.Logf("transactions of %v were aborted %v after their coordinator was killed", timeout, time.Since(began))
 	b.Restart()
 	x.awaitInSync()
-	x.refused(late, "commit")
+	x.refused("commit when its time is up", x.ask(late, "commit"))
 	x.check()
 
 	slices.Sort(x.downs)
