@@ -121,6 +121,8 @@ func TestStranded(t *testing.T) {
 		w.services.OutOfTouch = outOfTouch.Load
 		topic := w.createTopic("t", 1)
 		w.replicate(topic)
+		var outOfTouch, hangs atomic.Bool
+		w.services.OutOfTouch, w.services.Hangs = outOfTouch.Load, hangs.Load
 		c, waiting := w.connect(), w.connect()
 		soon := func(value string) *kmsg.ProduceRequest {
 			req := produceOf(9, "t", 0, batchOf(value))
@@ -143,7 +145,8 @@ func TestStranded(t *testing.T) {
 		<-time.After(time.Second)
 		w.partitions.WakeWaiting()
 		waiting.expectClosed()
-		w.services.OutOfTouch, w.services.Hangs = nil, func() bool { return true }
+		outOfTouch.Store(false)
+		hangs.Store(true)
 		c = w.connect()
 		began := time.Now()
 		c.send(produceOf(9, "t", 0, batchOf("e")))
