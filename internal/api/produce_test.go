@@ -117,12 +117,10 @@ func TestLateDuplicate(t *testing.T) {
 // itself where others may lead, but goes on acknowledging what its replicas take.
 func TestStranded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
-		var outOfTouch atomic.Bool
-		w.services.OutOfTouch = outOfTouch.Load
-		topic := w.createTopic("t", 1)
-		w.replicate(topic)
 		var outOfTouch, hangs atomic.Bool
 		w.services.OutOfTouch, w.services.Hangs = outOfTouch.Load, hangs.Load
+		topic := w.createTopic("t", 1)
+		w.replicate(topic)
 		c, waiting := w.connect(), w.connect()
 		soon := func(value string) *kmsg.ProduceRequest {
 			req := produceOf(9, "t", 0, batchOf(value))
