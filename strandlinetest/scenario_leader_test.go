@@ -85,12 +85,31 @@ func askBeyondTheEnd(t *testing.T, c *strandlinetest.Cluster, r *rider, zombie i
 	if err := fetch(beyond); !errors.Is(err, kerr.NotLeaderForPartition) {
 		t.Errorf("beyond the end of the log of a leader that was replaced: %v", err)
 	}
+	if err := askForEpoch(t.Context(), direct, c.Epoch("orders", 0)); !errors.Is(err, kerr.UnknownLeaderEpoch) {
+		t.Errorf("the end of the successor's leader epoch: %v", err)
+	}
 	if err := fetch(0); err != nil {
 		t.Errorf("what a leader that was replaced has is as good as ever: %v", err)
 	}
 	c.Heal()
 	r.awaitMore(100)
 	r.check()
+}
+
+// askForEpoch asks a node, and nobody else, where a leader epoch ends.
+func askForEpoch(ctx context.Context, direct *kgo.Client, epoch int) error {
+	req := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	rt := kmsg.NewOffsetForLeaderEpochRequestTopic()
+	rt.Topic = "orders"
+	rp := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+	rp.CurrentLeaderEpoch, rp.LeaderEpoch = -1, int32(epoch)
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	resp, err := direct.SeedBrokers()[0].Request(ctx, req)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.(*kmsg.OffsetForLeaderEpochResponse).Topics[0].Partitions[0].ErrorCode)
 }
 
 // pinnedFetch is a fetch request of a version with names of topics.

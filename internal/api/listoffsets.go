@@ -147,7 +147,7 @@ func (s *Services) offsetForLeaderEpoch(
 			if err == nil {
 				var epoch kafka.LeaderEpoch
 				var end kafka.Offset
-				epoch, end, err = p.EndOffsetForEpoch(kafka.LeaderEpoch(rp.LeaderEpoch))
+				epoch, end, err = endOfEpoch(p, kafka.LeaderEpoch(rp.LeaderEpoch))
 				out.LeaderEpoch, out.EndOffset = int32(epoch), int64(end)
 			}
 			out.ErrorCode = int16(codeOf(err))
@@ -156,6 +156,15 @@ func (s *Services) offsetForLeaderEpoch(
 		resp.Topics = append(resp.Topics, rt)
 	}
 	return resp
+}
+
+// endOfEpoch returns where a leader epoch ends. Who has read records of a later epoch than
+// this leader's own knows of its successor: "not known" would have it begin anew.
+func endOfEpoch(p *partition.Partition, asked kafka.LeaderEpoch) (kafka.LeaderEpoch, kafka.Offset, error) {
+	if current := p.LeaderEpoch(); asked > current {
+		return kafka.NoLeaderEpoch, kafka.NoOffset, &partition.UnknownEpochError{Current: current, Requested: asked}
+	}
+	return p.EndOffsetForEpoch(asked)
 }
 
 func (s *Services) deleteRecords(
