@@ -103,10 +103,16 @@ type Partition struct {
 }
 
 // ElectedUnclean says whether the partition has a leader that, by its state before, was
-// neither in sync nor eligible: it may lack what was acknowledged.
+// neither in sync nor eligible: it may lack what was acknowledged. Nobody else is in sync
+// then. One that joined and was elected since, or with which a move has ended, is in the
+// ISR beside others, or was being added.
 func (p *Partition) ElectedUnclean(before *Partition) bool {
-	return p.Leader != kafka.NoBroker && p.LeaderEpoch != before.LeaderEpoch &&
-		(before.Lost || !slices.Contains(before.ISR, p.Leader) && !slices.Contains(before.Eligible, p.Leader))
+	if p.Leader == kafka.NoBroker || p.LeaderEpoch == before.LeaderEpoch {
+		return false
+	}
+	moved := slices.Contains(before.Adding, p.Leader) && !slices.Contains(p.Adding, p.Leader)
+	return before.Lost || !moved && len(p.ISR) == 1 &&
+		!slices.Contains(before.ISR, p.Leader) && !slices.Contains(before.Eligible, p.Leader)
 }
 
 // Moving says whether the partition's replicas are being changed.
