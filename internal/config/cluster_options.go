@@ -30,6 +30,14 @@ func throttleOptions() []Option {
 			Doc: "How many bytes a second a broker copies of the partitions in " +
 				"follower.replication.throttled.replicas in which it is not in sync.",
 		},
+		{
+			// kafka-reassign-partitions.sh --verify takes all three throttles away in one
+			// request, which fails if one of them is not known.
+			Name: "replica.alter.log.dirs.io.max.bytes.per.second", Type: Long, Default: noBound, Check: atLeast(0),
+			Update: ClusterWide, Stored: true,
+			Doc: "Kept and shown without effect: a broker has one directory, so replicas are not moved from " +
+				"one to another.",
+		},
 	}
 }
 

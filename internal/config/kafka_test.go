@@ -55,6 +55,7 @@ func TestOptionsAreKafkas(t *testing.T) {
 	kafka := readKafkaOptions(t)
 	// Kafka has these too, among the options that can't be set at a start.
 	ours["leader.replication.throttled.rate"], ours["follower.replication.throttled.rate"] = true, true
+	ours["replica.alter.log.dirs.io.max.bytes.per.second"] = true
 	ours["metrics.partition.series.max"], ours["metrics.group.series.max"] = true, true
 	for scope, theirs := range kafka {
 		for o := range config.Options(scope) {

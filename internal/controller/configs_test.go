@@ -80,6 +80,13 @@ func TestIncrementalAlterConfigs(t *testing.T) {
 		{topic, "", change{"retention.ms=1"}, kafka.ErrInvalidTopicException, "empty", nil},
 		{broker, "1", change{"fetch.max.bytes=2048"}, 0, "", map[string]string{"fetch.max.bytes": "2048"}},
 		{broker, "", change{"log.retention.ms=9"}, 0, "", map[string]string{"log.retention.ms": "9"}},
+		{
+			// What kafka-reassign-partitions.sh --verify sends when all has moved.
+			broker, "1", change{
+				"-leader.replication.throttled.rate", "-follower.replication.throttled.rate",
+				"-replica.alter.log.dirs.io.max.bytes.per.second",
+			}, 0, "", map[string]string{"fetch.max.bytes": "2048"},
+		},
 		{broker, "", change{"cordoned.log.dirs=*"}, kafka.ErrInvalidRequest, "one broker at a time", nil},
 		{broker, "1", change{"cordoned.log.dirs=/a"}, kafka.ErrInvalidConfig, "want any of *", nil},
 		{broker, "1", change{"node.id=2"}, kafka.ErrInvalidRequest, "Cannot update these configs dynamically: node.id", nil},
