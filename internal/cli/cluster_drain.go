@@ -86,6 +86,9 @@ func (d *clusterDrain) run(ctx context.Context, args []string) error {
 				d.out.remark("%s replicas again: strandline cluster balance gives them a share.", takes(ids))
 				return nil
 			}
+			if err := s.leavesSome(ids); err != nil {
+				return err
+			}
 			plan, stuck := s.Drain(brokerIDsOf(ids), d.fewer)
 			lost := s.leaderlessOn(ids)
 			stuck = append(stuck, lost...)
@@ -96,6 +99,9 @@ func (d *clusterDrain) run(ctx context.Context, args []string) error {
 			if len(plan) == 0 && len(s.leaving(ids)) == 0 {
 				if r == nil {
 					r = reportOf(&s.Cluster, nil, stuck)
+					if err := d.agree(d.yes, "Nothing has to move. Give broker "+numbers(ids)+" no more replicas?"); err != nil {
+						return d.notAsked(r, err)
+					}
 					if err := d.cordon(ctx, client, s, ids, true); err != nil {
 						return err
 					}
@@ -190,6 +196,18 @@ func (s *surveyed) knows(ids []int32) error {
 		}
 	}
 	return nil
+}
+
+// leavesSome refuses to drain all brokers that are up: nobody would be left to lead what
+// they do, and they would be cordoned for nothing.
+func (s *surveyed) leavesSome(ids []int32) error {
+	for _, b := range s.brokers {
+		if !b.IsFenced && !slices.Contains(ids, b.NodeID) {
+			return nil
+		}
+	}
+	return failf("no other broker is up to take what broker %s leads and holds", numbers(ids)).
+		hint("Start another first, or add one: docs/operations/cluster.md tells how.")
 }
 
 // leaderlessOn are the partitions without a leader that have replicas on brokers.

@@ -144,6 +144,7 @@ func TestDrainAndBalance(t *testing.T) {
 			t.Errorf("orders-%d prefers the broker that was drained: %v", i, replicas)
 		}
 	}
+	c.want("Nothing was done", "cluster", "drain", "3", "4") // All is as it should be, but nobody said yes.
 	c.want("Brokers 3, 4 take replicas again", "cluster", "drain", "3", "4", "--undo")
 	// Everybody gets a share again.
 	c.want("moves made", "cluster", "balance", "--yes")

@@ -79,7 +79,7 @@ func newConsume(a *app) *cobra.Command {
 	f.BoolVar(&c.follow, "follow", false, "wait for new records (default on a terminal)")
 	f.DurationVar(&c.idle, "idle", 0, "end when no record has come for this long")
 	f.StringVar(&c.isolation, "isolation", readCommitted,
-		"which records of transactions to print: `read_committed or read_uncommitted`")
+		"which records of transactions to print, by `level`: read_committed or read_uncommitted")
 	f.BoolVar(&c.uncommitted, "uncommitted", false,
 		"print records of open and aborted transactions too: --isolation read_uncommitted")
 	cmd.MarkFlagsMutuallyExclusive("isolation", "uncommitted")

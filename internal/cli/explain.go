@@ -63,7 +63,7 @@ func (a *app) unreachable(err error) *failure {
 	if strings.HasPrefix(reason, strangerPrefix) {
 		return f.hint("%s", adviceForProbe(errors.New(reason)))
 	}
-	for _, h := range dialHints(err) {
+	for _, h := range a.dialHints(err) {
 		f.hint("%s", h)
 	}
 	return f
@@ -129,7 +129,7 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &n) && n.Timeout()
 }
 
-func dialHints(err error) []string {
+func (a *app) dialHints(err error) []string {
 	var dns *net.DNSError
 	switch {
 	case errors.As(err, &dns):
@@ -148,6 +148,12 @@ func dialHints(err error) []string {
 		return []string{
 			"A firewall or a wrong address drops packets like this, and so does a broker that hangs.",
 			"To wait longer: --timeout 1m. To see what answers: strandline doctor",
+		}
+	}
+	if a.tls != nil {
+		return []string{
+			"Is it a Kafka listener with TLS? One without answers like this: leave out --tls and the like then.",
+			"strandline doctor looks closer.",
 		}
 	}
 	return []string{

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -30,11 +32,35 @@ func newGroupList(a *app) *cobra.Command {
 		Long: "List consumer groups.\n\n" + resultHelp[[]listedGroup]("group", "state", "type",
 			"protocol type", "coordinator"),
 		Args: wantArgs(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkStates(l.states, groupStates()); err != nil {
+				return err
+			}
+			return l.run(cmd.Context())
+		},
 	}
 	cmd.Flags().StringSliceVar(&l.states, "state", nil,
 		"only groups in these `states`, such as Stable or Empty")
 	return cmd
+}
+
+// groupStates are all states that Kafka's groups have, of whatever type.
+func groupStates() []string {
+	return []string{
+		"Assigning", "CompletingRebalance", stateDead, stateEmpty, "NotReady", "PreparingRebalance", "Reconciling", "Stable",
+	}
+}
+
+// checkStates refuses states that there are none of: brokers take them for ones that
+// nothing is in, and an empty list would look like good news.
+func checkStates(wanted, known []string) error {
+	for _, state := range wanted {
+		if !slices.Contains(known, state) {
+			return usagef("--state %q: want %s or %s", state,
+				strings.Join(known[:len(known)-1], ", "), known[len(known)-1])
+		}
+	}
+	return nil
 }
 
 func (l *groupList) run(ctx context.Context) error {

@@ -3,6 +3,7 @@ package cli
 import (
 	"reflect"
 	"strings"
+	"time"
 )
 
 // jsonHelp names the fields of a result in JSON, from the type itself, so that
@@ -15,6 +16,10 @@ func jsonShape(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:
 		return jsonShape(t.Elem())
+	case reflect.Int32, reflect.Int64:
+		return "numbers" // Only in a list.
+	case reflect.String:
+		return "texts"
 	case reflect.Slice:
 		return "a list of " + jsonShape(t.Elem())
 	case reflect.Struct:
@@ -35,7 +40,7 @@ func jsonFields(t reflect.Type) []string {
 		if inner.Kind() == reflect.Pointer || inner.Kind() == reflect.Slice {
 			inner = inner.Elem()
 		}
-		if inner.Kind() == reflect.Struct {
+		if inner.Kind() == reflect.Struct && inner != reflect.TypeFor[time.Time]() {
 			name += ": " + jsonShape(f.Type)
 		}
 		fields = append(fields, name)

@@ -60,7 +60,7 @@ func newReady(a *app) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&wait, "wait", 0, "`how long` to wait for all of them to serve")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait for all of them to serve")
 	cmd.Flags().StringSliceVar(&given, "http", nil,
 		"`addresses` of HTTP listeners of brokers (default port 8080 beside port 9092 of --brokers)")
 	return cmd

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -75,6 +77,9 @@ func (a *app) prepare(cmd *cobra.Command) error {
 		if !strings.Contains(b, ":") {
 			a.flags.brokers[i] = b + ":" + defaultPort
 		}
+		if err := checkPort(a.flags.brokers[i]); err != nil {
+			return err
+		}
 	}
 	if a.flags.timeout <= 0 {
 		return usagef("--timeout %v: want a time above zero, such as 15s", a.flags.timeout)
@@ -126,9 +131,23 @@ func subcommands(cmd *cobra.Command) []string {
 	return names
 }
 
+// checkPort refuses an address whose port is no number of a port: nothing was dialed then,
+// so nothing that is said of a broker there would be true.
+func checkPort(address string) error {
+	port := address[strings.LastIndexByte(address, ':')+1:]
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return usagef("--brokers %s: %q is no port, which is a number from 1 to 65535", address, port).
+			hint("Example: --brokers 127.0.0.1:9092")
+	}
+	return nil
+}
+
 // flagFailure explains a flag that could not be parsed.
 func flagFailure(cmd *cobra.Command, err error) error {
 	f := usagef("%w", err)
+	if invalid := (*pflag.InvalidValueError)(nil); errors.As(err, &invalid) {
+		f = usagef("--%s %q: %s", invalid.GetFlag().Name, invalid.GetValue(), wanted(invalid))
+	}
 	if word, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
 		known := map[string]bool{}
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = !f.Hidden })
@@ -137,6 +156,25 @@ func flagFailure(cmd *cobra.Command, err error) error {
 		}
 	}
 	return f.hint("See %s --help", cmd.CommandPath())
+}
+
+// wanted says what a flag takes, in place of what its parser says, which speaks of Go's
+// functions.
+func wanted(invalid *pflag.InvalidValueError) string {
+	var number *strconv.NumError
+	switch kind := invalid.GetFlag().Value.Type(); {
+	case errors.As(invalid, &number) && errors.Is(number.Err, strconv.ErrRange):
+		return "the number is too large"
+	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
+		return "want a whole number"
+	case strings.HasPrefix(kind, "float"):
+		return "want a number"
+	case kind == "bool":
+		return "want true or false"
+	case kind == "duration":
+		return "want a time with its unit, such as 500ms, 30s or 5m"
+	}
+	return invalid.Unwrap().Error()
 }
 
 // wantArgs accepts from least to most arguments, which usage names; most < 0

@@ -34,6 +34,13 @@ func noTransaction(ctx context.Context, adm *kadm.Client, id string) error {
 	return f.hint("strandline txn list shows what is there.")
 }
 
+// transactionStates are all states that Kafka's transactions have.
+func transactionStates() []string {
+	return []string{
+		"CompleteAbort", "CompleteCommit", "Dead", "Empty", "Ongoing", "PrepareAbort", "PrepareCommit", "PrepareEpochFence",
+	}
+}
+
 // isOpen reports whether a transaction is open in some partition.
 func isOpen(state string) bool {
 	return state == "Ongoing" || state == "PrepareCommit" || state == "PrepareAbort"

@@ -48,7 +48,12 @@ func newTxnList(a *app) *cobra.Command {
 			"what is committed.\n\n" + resultHelp[[]hangingTransaction]("topic", "partition", "start offset",
 			"producer id", "producer epoch", "age of the last record"),
 		Args: wantArgs(0, 0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkStates(l.states, transactionStates()); err != nil {
+				return err
+			}
+			return l.run(cmd.Context())
+		},
 	}
 	cmd.Flags().StringSliceVar(&l.states, "state", nil,
 		"only transactions in these `states`, such as Ongoing or CompleteCommit")
