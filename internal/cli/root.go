@@ -163,18 +163,18 @@ func flagFailure(cmd *cobra.Command, err error) error {
 func wanted(invalid *pflag.InvalidValueError) string {
 	var number *strconv.NumError
 	switch kind := invalid.GetFlag().Value.Type(); {
-	case errors.As(invalid, &number) && errors.Is(number.Err, strconv.ErrRange):
-		return "the number is too large"
-	case strings.HasPrefix(kind, "int"), strings.HasPrefix(kind, "uint"):
-		return "want a whole number"
-	case strings.HasPrefix(kind, "float"):
-		return "want a number"
-	case kind == "bool":
-		return "want true or false"
 	case kind == "duration":
 		return "want a time with its unit, such as 500ms, 30s or 5m"
+	case !errors.As(invalid, &number): // A flag of our own, which speaks for itself.
+		return invalid.Unwrap().Error()
+	case errors.Is(number.Err, strconv.ErrRange):
+		return "the number is too large"
+	case kind == "bool":
+		return "want true or false"
+	case strings.HasPrefix(kind, "float"):
+		return "want a number"
 	}
-	return invalid.Unwrap().Error()
+	return "want a whole number"
 }
 
 // wantArgs accepts from least to most arguments, which usage names; most < 0
