@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +26,10 @@ import (
 //	client, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...))
 //	...
 //	c.Kill(c.Leader("orders", 0)) // The client's next record is taken by another.
+//
+// Topics have three replicas, or as many as there are nodes, and min.insync.replicas is 2,
+// unless they or WithSetting say otherwise: also one that a client has created by asking
+// for it.
 //
 // Nodes have the ids 1 to n. A node's addresses stay the same through all of its runs.
 // Node, Addrs, Leader and Controller may be called from any goroutine, everything else
@@ -48,6 +54,10 @@ func StartCluster(t testing.TB, n int, options ...Option) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, log: &lockedBuffer{}, network: netx.NewMemory(), cuts: map[[2]int]bool{}}
 	t.Cleanup(c.end)
+	options = slices.Concat([]Option{
+		WithSetting("default.replication.factor", strconv.Itoa(min(n, 3))),
+		WithSetting("min.insync.replicas", strconv.Itoa(min(n, 2))),
+	}, options)
 	var voters []strandline.Voter
 	ids := make([]int, n)
 	for i := range n {

@@ -1,8 +1,11 @@
 package strandlinetest_test
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/strandline/strandline/strandlinetest"
 )
@@ -136,5 +139,33 @@ func TestHooks(t *testing.T) {
 			t.Logf("%v until it went on; no acknowledgement for %v", time.Since(began), r.history.TakeGap(time.Now()))
 			r.check()
 		})
+	}
+}
+
+// A topic that a client creates by producing to it survives the loss of its leader: what
+// the documentation shows works with a client as it comes.
+func TestCreatedByProducing(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.AllowAutoTopicCreation())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	send := func(value string) {
+		t.Helper()
+		if err := client.ProduceSync(ctx, &kgo.Record{Topic: "orders", Value: []byte(value)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("before")
+	leader := c.Leader("orders", 0)
+	c.Kill(leader)
+	send("after")
+	c.Restart(leader)
+	c.AwaitInSync()
+	if n := len(c.InSync("orders", 0)); n != 3 {
+		t.Errorf("%d are in sync", n)
 	}
 }
