@@ -13,6 +13,10 @@ import (
 // dialTimeout bounds one attempt to connect.
 const dialTimeout = 5 * time.Second
 
+// metadataMinAge is how soon a client may ask again who leads. Another broker does some
+// tenths of a second after a failure; by itself the client would not look for five seconds.
+const metadataMinAge = 100 * time.Millisecond
+
 func hostPort(host string, port int32) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }
@@ -25,6 +29,7 @@ func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 		kgo.SoftwareNameAndVersion("strandline-cli", buildVersion().Version),
 		kgo.DialTimeout(min(dialTimeout, a.flags.timeout)),
 		kgo.RetryTimeout(a.flags.timeout),
+		kgo.MetadataMinAge(metadataMinAge),
 		kgo.DisableClientMetrics(),
 		kgo.WithHooks(a.dials),
 	}, extra...)
