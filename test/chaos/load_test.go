@@ -239,13 +239,24 @@ func replicasOf(t *testing.T, dataDir, topicID string) map[int32][]byte {
 	return logs
 }
 
-// verify reads the whole topic and holds it against the history. It returns how
-// many acknowledged records it checked.
+// verifyTimeout bounds a look at everything.
+const verifyTimeout = 2 * time.Minute
+
+// verify waits until all replicas are in sync, reads the whole topic and holds it against
+// the history. It returns how many acknowledged records it checked.
 func (l *load) verify() int {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), verifyTimeout)
 	defer cancel()
 	awaitInSync(ctx, l.t, l.addrs, l.topic)
+	return l.verifyRest()
+}
+
+// verifyRest is verify where brokers are gone for good.
+func (l *load) verifyRest() int {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), verifyTimeout)
+	defer cancel()
 	l.history.Forget()
 	for _, r := range readRecords(ctx, l.t, l.addrs, l.topic) {
 		l.history.Final(placeOf(r), valueOf(r))
