@@ -167,10 +167,13 @@ func (b *Broker) openControl() (err error) {
 	return err
 }
 
-// clusterGap is the least time between two syncs under load where each record is
-// synced by several brokers: a record waits for two of them, one after the other, and
-// a sync costs what ten small records do.
-const clusterGap = 2 * time.Millisecond
+// The least time between two syncs under load where each record is synced by several
+// brokers, and what bounds it as a multiple of a sync's duration. A sync costs what ten
+// small records do, and at each of them followers fetch and are answered.
+const (
+	clusterGap        = 3 * time.Millisecond
+	clusterGapPerSync = 12
+)
 
 func (b *Broker) openDisk() (err error) {
 	s := b.settings()
@@ -178,7 +181,7 @@ func (b *Broker) openDisk() (err error) {
 	rounds := commitlog.JournalOptions{Logger: b.log}
 	if b.cluster != nil {
 		clusterID = "" // Its founder draws one.
-		rounds.MinGap = clusterGap
+		rounds.MinGap, rounds.GapPerSync = clusterGap, clusterGapPerSync
 	}
 	b.disk, err = commitlog.OpenDir(b.config.FS, commitlog.DirOptions{
 		Fresh: commitlog.Meta{

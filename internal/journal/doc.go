@@ -84,7 +84,7 @@
 // # Pace and modes
 //
 // A sync costs about 100 us of CPU. Rounds under load start MinGap apart (or
-// five times the duration of a sync, if that is less), and twice that far apart
+// GapPerSync times the duration of a sync, if that is less), and twice that far apart
 // from 12 MiB/s on; after a pause a round starts at once, and so does one where
 // waits have gathered nothing (pace.go). Measured with
 // BenchmarkMode on a virtual disk of some 250 MB/s that other programs used too

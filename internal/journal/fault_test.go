@@ -23,7 +23,7 @@ func TestEveryOperationFailsOnce(t *testing.T) {
 			}
 		})
 	}
-	if reached < 12 { // The more records go in before the files are ready, the fewer.
+	if reached < 12 { // The more records go in before the files are ready, the fewer; some 30 normally.
 		t.Errorf("only %d operations failed", reached)
 	}
 }
@@ -40,7 +40,7 @@ func failOnce(t *testing.T, n int64) bool {
 		return len(o.Name) > 8 && o.Name[:8] == "journal/" && o.Kind.Changes()
 	}))
 	var failure error
-	for i := uint64(1); i < 80 && failure == nil; i++ {
+	for i := uint64(1); i < 1000 && failure == nil; i++ {
 		must(t, l.append(j, seal(i)))
 		failure = l.wait(l.end)
 	}

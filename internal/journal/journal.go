@@ -50,6 +50,10 @@ type Options struct {
 	// default 1 ms, and twice that where much comes in. A round after a pause
 	// starts at once.
 	MinGap time.Duration
+	// GapPerSync bounds the gap by what a sync costs: it is no longer than so many
+	// times the duration of one, by default 5. A sync's CPU time is about half of its
+	// duration where syncs are fast, so that they take at most a tenth of a core.
+	GapPerSync int
 	// FileSyncBytes is the number of bytes that one log may add to a round
 	// before its own files are synced instead of journaling a copy, by default
 	// 32 KiB. It holds while more than FileSyncRate bytes per second come in,
@@ -77,6 +81,7 @@ const (
 	defaultFileBytes     = 32 << 20
 	defaultMaxFiles      = 8
 	defaultMinGap        = time.Millisecond
+	defaultGapPerSync    = 5
 	defaultFileSyncBytes = 32 << 10
 	defaultFileSyncRate  = 24 << 20
 	// patience is how much more of a log is journaled while little comes in.
@@ -172,7 +177,7 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 		states:    map[Log]*logState{},
 		wake:      make(chan struct{}, 1),
 		recycle:   make(chan struct{}, 1),
-		pace:      pace{maxGap: opt.MinGap},
+		pace:      pace{maxGap: opt.MinGap, perSync: opt.GapPerSync},
 	}
 	if err := j.scan(); err != nil {
 		return nil, errors.Join(err, j.files.close())
@@ -195,6 +200,9 @@ func (o *Options) fill() error {
 	}
 	if o.MinGap == 0 {
 		o.MinGap = defaultMinGap
+	}
+	if o.GapPerSync == 0 {
+		o.GapPerSync = defaultGapPerSync
 	}
 	if o.FileSyncBytes == 0 {
 		o.FileSyncBytes = defaultFileSyncBytes

@@ -2,11 +2,6 @@ package journal
 
 import "time"
 
-// gapPerSync is how many times the duration of a sync lies between the starts
-// of two rounds under load. A sync's CPU time is about half of its duration
-// where syncs are fast, so that they take at most a tenth of a core.
-const gapPerSync = 5
-
 // Where busyRate bytes per second and more come in, rounds start busyGaps times as
 // far apart. Half as many syncs save a sixth of the broker's CPU at 20 MB/s, and
 // add half of a gap to the median latency; at 5 MB/s latency is worth more.
@@ -20,9 +15,10 @@ const (
 // memory that syncs in no time gets no gap, and one that takes long is spaced
 // by its own slowness and waits no more than the maximum.
 type pace struct {
-	maxGap time.Duration
-	cost   time.Duration // Of one sync: moving average.
-	last   time.Time     // Start of the last round.
+	maxGap  time.Duration
+	perSync int           // The gap is no longer than so many times a sync.
+	cost    time.Duration // Of one sync: moving average.
+	last    time.Time     // Start of the last round.
 	// inVain is how many waits in a row brought nothing more to commit, or would have,
 	// and due how many rounds in a row went without one since.
 	inVain, due int
@@ -63,7 +59,7 @@ func (p *pace) waited(more int) {
 
 // wait returns how long the next round should wait.
 func (p *pace) wait(now time.Time) time.Duration {
-	return p.last.Add(min(p.maxGap, p.cost*gapPerSync)).Sub(now)
+	return p.last.Add(min(p.maxGap, p.cost*time.Duration(p.perSync))).Sub(now)
 }
 
 // started notes the start of a round.
