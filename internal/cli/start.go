@@ -133,6 +133,7 @@ func (s *start) run(cmd *cobra.Command) error {
 	o := s.broker
 	o.Logger = logger
 	s.warnMisspelled(s.app)
+	tuneCollector()
 	if err := relaxMonitor("/proc"); err != nil {
 		logger.Debug("the runtime's monitor thread keeps its pace", "error", err)
 	}
