@@ -261,7 +261,7 @@ func TestDoctorFindsAHotKey(t *testing.T) {
 	c := commands{t, strandlinetest.StartCluster(t, 3).Addrs()}
 	c.run(0, "topic", "create", "orders", "--partitions", "6", "--replication-factor", "3", "-c", "min.insync.replicas=3", "-c",
 		"unclean.leader.election.enable=true")
-	c.run(0, "topic", "create", "lonely", "--replication-factor", "1")
+	c.run(0, "topic", "create", "lonely", "--replication-factor", "1", "-c", "min.insync.replicas=1")
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.brokers...), kgo.DefaultProduceTopic("orders"))
 	if err != nil {
 		t.Fatal(err)
