@@ -238,6 +238,8 @@ func createOn(t *testing.T, cl *kgo.Client, node int) {
 	at := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
 	at.Replicas = []int32{int32(node)}
 	topic.ReplicaAssignment = append(topic.ReplicaAssignment, at)
+	one := "1"
+	topic.Configs = append(topic.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: "min.insync.replicas", Value: &one})
 	req.Topics, req.TimeoutMillis = append(req.Topics, topic), 10_000
 	resp, err := req.RequestWith(t.Context(), cl)
 	if err == nil {
