@@ -254,31 +254,38 @@ func TestElectedUnclean(t *testing.T) {
 	}{
 		"from the ISR": {
 			metadata.Partition{Leader: 1, ISR: ids(1, 2)},
-			metadata.Partition{Leader: 2, LeaderEpoch: 1, ISR: ids(2)}, false,
+			metadata.Partition{Leader: 2, LeaderEpoch: 1, ISR: ids(2)},
+			false,
 		},
 		"eligible": {
 			metadata.Partition{Leader: kafka.NoBroker, ISR: ids(1), Eligible: ids(2)},
-			metadata.Partition{Leader: 2, LeaderEpoch: 1, ISR: ids(2)}, false,
+			metadata.Partition{Leader: 2, LeaderEpoch: 1, ISR: ids(2)},
+			false,
 		},
 		"neither": {
 			metadata.Partition{Leader: kafka.NoBroker, ISR: ids(1)},
-			metadata.Partition{Leader: 2, LeaderEpoch: 1, ISR: ids(2)}, true,
+			metadata.Partition{Leader: 2, LeaderEpoch: 1, ISR: ids(2)},
+			true,
 		},
 		"in sync once, and wiped since": {
 			metadata.Partition{Leader: kafka.NoBroker, ISR: ids(1), Lost: true},
-			metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: ids(1)}, true,
+			metadata.Partition{Leader: 1, LeaderEpoch: 1, ISR: ids(1)},
+			true,
 		},
 		"joined, and was elected": {
 			metadata.Partition{Leader: 1, ISR: ids(1, 2)},
-			metadata.Partition{Leader: 3, LeaderEpoch: 1, ISR: ids(1, 2, 3)}, false,
+			metadata.Partition{Leader: 3, LeaderEpoch: 1, ISR: ids(1, 2, 3)},
+			false,
 		},
 		"the last of a move": {
 			metadata.Partition{Leader: 1, Replicas: ids(1, 2), ISR: ids(1), Adding: ids(2), Removing: ids(1)},
-			metadata.Partition{Leader: 2, LeaderEpoch: 1, Replicas: ids(2), ISR: ids(2)}, false,
+			metadata.Partition{Leader: 2, LeaderEpoch: 1, Replicas: ids(2), ISR: ids(2)},
+			false,
 		},
 		"no leader": {
 			metadata.Partition{Leader: 1, ISR: ids(1)},
-			metadata.Partition{Leader: kafka.NoBroker, LeaderEpoch: 1, ISR: ids(1)}, false,
+			metadata.Partition{Leader: kafka.NoBroker, LeaderEpoch: 1, ISR: ids(1)},
+			false,
 		},
 	} {
 		if got := c.after.ElectedUnclean(&c.before); got != c.want {
