@@ -52,6 +52,10 @@ func newRuin(t *testing.T) *ruin {
 	r.produce(b.Addr, "first", 30)
 	r.awaitCheckpoint()
 	r.awaitCheckpoint()
+	eventually(t, "there is no journal file", func() bool { // It is made beside the first appends.
+		names, err := filepath.Glob(filepath.Join(r.dir, "journal", "*.journal"))
+		return err == nil && len(names) > 0
+	})
 	r.produce(b.Addr, "first", 10)
 	r.produce(b.Addr, "third", 20)
 	b.Kill()

@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -47,15 +48,20 @@ func Binary(t testing.TB, extra ...string) string {
 }
 
 // FreeAddr returns a loopback address whose port was free a moment ago, for a
-// broker that must come back at the same address.
+// broker that must come back at the same address. It is none of those that the system
+// gives to whoever asks for any, which may be taken while the broker is down.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const least, ports, tries = 10_000, 20_000, 100
+	for range tries {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", least+rand.IntN(ports)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatalf("none of %d ports is free", tries)
+	return ""
 }
 
 // Broker is a broker process.
