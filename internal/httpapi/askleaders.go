@@ -56,18 +56,11 @@ func (d *PartitionDescription) take(of *PartitionDescription) {
 
 // describedBy is a topic as another broker describes it from what it knows itself.
 func (s *server) describedBy(ctx context.Context, by kafka.BrokerID, topic string) (*TopicDescription, error) {
-	resp, err := s.Forward.Send(ctx, by, &http.Request{
+	b, err := s.exchange(ctx, by, &http.Request{
 		Method: http.MethodGet, RequestURI: "/v1/topics/" + topic, Host: "broker", Header: http.Header{},
 	}, nil)
 	if err != nil {
-		return nil, sendFailed(err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, readProblem(resp)
-	}
-	b, err := readAnswer(resp)
-	if err != nil {
-		return nil, fmt.Errorf("read the answer of broker %d: %w", by, err)
+		return nil, err
 	}
 	d := &TopicDescription{}
 	if err := json.Unmarshal(b, d); err != nil {

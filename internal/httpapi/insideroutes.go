@@ -50,9 +50,14 @@ func (s *server) answerInside(
 
 // askInside asks another broker what is between brokers alone.
 func (s *server) askInside(ctx context.Context, to kafka.BrokerID, path string, question []byte) ([]byte, error) {
-	resp, err := s.Forward.Send(ctx, to, &http.Request{
+	return s.exchange(ctx, to, &http.Request{
 		Method: http.MethodPost, RequestURI: path, Host: "broker", Header: http.Header{"Content-Type": {typeRaw}},
 	}, question)
+}
+
+// exchange sends another broker a request of this one's own and returns what it answers.
+func (s *server) exchange(ctx context.Context, to kafka.BrokerID, r *http.Request, body []byte) ([]byte, error) {
+	resp, err := s.Forward.Send(ctx, to, r, body)
 	if err != nil {
 		return nil, sendFailed(err)
 	}

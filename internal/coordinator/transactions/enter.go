@@ -45,14 +45,13 @@ func (c *Coordinator) Standing(ctx context.Context, p txn.Producer) (*txn.Standi
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case response := <-in:
-		standing, ok := response.(*txn.Standing)
-		if !ok {
-			return nil, fmt.Errorf("the coordinator of %q answers with %T", p.ID, response)
-		}
-		return standing, nil
+	response, err := in.reply(ctx)
+	if err != nil {
+		return nil, err
 	}
+	standing, ok := response.(*txn.Standing)
+	if !ok {
+		return nil, fmt.Errorf("the coordinator of %q answers with %T", p.ID, response)
+	}
+	return standing, nil
 }

@@ -72,13 +72,12 @@ const bumps = 2
 
 // outcome waits for the reply to a marker of a group coordinator.
 func (i inbox) outcome(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case response := <-i:
-		if code := response.(*shard.Outcome).Code; code != kafka.ErrNone {
-			return &kafka.Error{Code: code, Message: "the marker was not committed in time: it is written again"}
-		}
-		return nil
+	response, err := i.reply(ctx)
+	if err != nil {
+		return err
 	}
+	if code := response.(*shard.Outcome).Code; code != kafka.ErrNone {
+		return &kafka.Error{Code: code, Message: "the marker was not committed in time: it is written again"}
+	}
+	return nil
 }

@@ -88,13 +88,12 @@ func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Contex
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case response := <-in:
-			if answer, ok := response.(kmsg.Response); ok {
-				return answer, nil
-			}
+		response, err := in.reply(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if answer, ok := response.(kmsg.Response); ok {
+			return answer, nil
 		}
 		// It needs a producer id, which takes a word with the controller.
 		if from.ProducerID, err = c.NextProducerID(ctx); err != nil {
@@ -108,6 +107,16 @@ type inbox chan any
 
 // Complete implements shard.Caller.
 func (i inbox) Complete(response any) { i <- response }
+
+// reply waits for it, or until ctx ends.
+func (i inbox) reply(ctx context.Context) (any, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case response := <-i:
+		return response, nil
+	}
+}
 
 // EnsureTopic creates __transaction_state if it is not there, as the broker's
 // settings want it: see home.Ensure.
