@@ -51,7 +51,26 @@ func end(t *testing.T, cl *kgo.Client, how kgo.TransactionEndTry) {
 	}
 }
 
-// coordinator returns the node that coordinates a transactional id, which there is.
+// commitUntilTold commits a client's transaction, asking again until it is told that this
+// was done. The client gives up instead when its request breaks: it may have been done.
+func commitUntilTold(t *testing.T, c *strandlinetest.Cluster, cl *kgo.Client, id string) {
+	t.Helper()
+	p := &rawProducer{t: t, c: c, cl: cl, id: id}
+	var err error
+	if p.producerID, p.producerEpoch, err = cl.ProducerID(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.Await("the commit is told", func() bool {
+		err := p.end(true)
+		var refused *kerr.Error
+		if errors.As(err, &refused) && !refused.Retriable {
+			t.Fatalf("commit the transaction of %s: %v", id, err)
+		}
+		return err == nil
+	})
+}
+
+// coordinatorOf returns the node that coordinates a transactional id, which there is.
 func coordinatorOf(c *strandlinetest.Cluster, id string) int {
 	partitions := int32(c.Partitions(metadata.TransactionsTopic))
 	return c.Leader(metadata.TransactionsTopic, c.GroupPartition(id, partitions))
@@ -342,7 +361,7 @@ func TestCommitWithoutLeaders(t *testing.T) {
 		} else {
 			c.LosePower(gone...)
 		}
-		end(t, cl, kgo.TryCommit)
+		commitUntilTold(t, c, cl, id)
 		want = append(want, id, id)
 		c.Restart(gone...)
 		c.AwaitInSync()

@@ -47,8 +47,11 @@ func (c Chunk) AppendTo(dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// Failed reports that the file's range could not be read.
+// Failed reports that the file's range could not be read. The next Read of it tries the
+// disk itself, and so has an error for the client: a response that breaks off while it is
+// sent tells a client nothing.
 func (c Chunk) Failed(err error) {
+	c.segment.distrust(c.position, c.position+c.length)
 	if !c.segment.deleted.Load() {
 		c.log.reportRead(fmt.Errorf("read %s at position %d: %w", c.segment.path(logSuffix), c.position, err))
 	}

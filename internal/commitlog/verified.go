@@ -1,6 +1,7 @@
 package commitlog
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 )
@@ -75,7 +76,10 @@ func mergeRange(ranges []byteRange, r byteRange) []byteRange {
 }
 
 // cut forgets everything at or above position.
-func (v *verifiedRanges) cut(position int64) {
+func (v *verifiedRanges) cut(position int64) { v.forget(position, math.MaxInt64) }
+
+// forget forgets the bytes [from, to).
+func (v *verifiedRanges) forget(from, to int64) {
 	for {
 		old := v.ranges.Load()
 		if old == nil {
@@ -83,12 +87,32 @@ func (v *verifiedRanges) cut(position int64) {
 		}
 		var kept []byteRange
 		for _, r := range *old {
-			if r.to = min(r.to, position); r.from < r.to {
-				kept = append(kept, r)
+			for _, left := range []byteRange{{r.from, min(r.to, from)}, {max(r.from, to), r.to}} {
+				if left.from < left.to {
+					kept = append(kept, left)
+				}
 			}
 		}
 		if v.ranges.CompareAndSwap(old, &kept) {
 			return
 		}
 	}
+}
+
+// distrust has the bytes [from, to) read from the disk and checked before they are
+// served again.
+func (s *segment) distrust(from, to int64) {
+	for {
+		trusted := s.trustedFrom.Load()
+		if trusted >= to {
+			break
+		}
+		if s.trustedFrom.CompareAndSwap(trusted, to) {
+			if trusted < from {
+				s.verified.add(trusted, from)
+			}
+			break
+		}
+	}
+	s.verified.forget(from, to)
 }
