@@ -167,21 +167,15 @@ func (b *Broker) openControl() (err error) {
 	return err
 }
 
-// The least time between two syncs under load where each record is synced by several
-// brokers, and what bounds it as a multiple of a sync's duration. A sync costs what ten
-// small records do, and at each of them followers fetch and are answered.
-const (
-	clusterGap        = 3 * time.Millisecond
-	clusterGapPerSync = 12
-)
-
 func (b *Broker) openDisk() (err error) {
 	s := b.settings()
 	clusterID := newID().String()
-	rounds := commitlog.JournalOptions{Logger: b.log}
+	rounds := commitlog.JournalOptions{Logger: b.log, Replicated: func() bool {
+		m := b.control.Image()
+		return m.ReplicaCount() > m.PartitionCount()
+	}}
 	if b.cluster != nil {
 		clusterID = "" // Its founder draws one.
-		rounds.MinGap, rounds.GapPerSync = clusterGap, clusterGapPerSync
 	}
 	b.disk, err = commitlog.OpenDir(b.config.FS, commitlog.DirOptions{
 		Fresh: commitlog.Meta{

@@ -99,7 +99,10 @@ func (j *Journal) prepareRound(next *round, now time.Time) {
 	next.reset(j.number)
 	next.stage = j.failure == nil && !j.opt.WithoutFiles && j.files.ready()
 	j.inflow.add(j.filling.bytes, now)
-	j.pace.maxGap = j.opt.MinGap
+	j.pace.maxGap, j.pace.perSync = j.opt.MinGap, j.opt.GapPerSync
+	if j.opt.Replicated() {
+		j.pace.maxGap, j.pace.perSync = max(replicatedGap, j.opt.MinGap), max(replicatedPerSync, j.opt.GapPerSync)
+	}
 	if j.inflow.perSecond() >= busyRate {
 		j.pace.maxGap *= busyGaps
 	}

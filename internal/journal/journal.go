@@ -54,6 +54,9 @@ type Options struct {
 	// times the duration of one, by default 5. A sync's CPU time is about half of its
 	// duration where syncs are fast, so that they take at most a tenth of a core.
 	GapPerSync int
+	// Replicated tells, before each round, whether other brokers sync what comes in too.
+	// Rounds start further apart then: pace.go says why. nil is no.
+	Replicated func() bool
 	// FileSyncBytes is the number of bytes that one log may add to a round
 	// before its own files are synced instead of journaling a copy, by default
 	// 32 KiB. It holds while more than FileSyncRate bytes per second come in,
@@ -177,7 +180,6 @@ func Open(fsys vfs.FS, dir string, opt Options) (*Journal, error) {
 		states:    map[Log]*logState{},
 		wake:      make(chan struct{}, 1),
 		recycle:   make(chan struct{}, 1),
-		pace:      pace{maxGap: opt.MinGap, perSync: opt.GapPerSync},
 	}
 	if err := j.scan(); err != nil {
 		return nil, errors.Join(err, j.files.close())
@@ -203,6 +205,9 @@ func (o *Options) fill() error {
 	}
 	if o.GapPerSync == 0 {
 		o.GapPerSync = defaultGapPerSync
+	}
+	if o.Replicated == nil {
+		o.Replicated = func() bool { return false }
 	}
 	if o.FileSyncBytes == 0 {
 		o.FileSyncBytes = defaultFileSyncBytes

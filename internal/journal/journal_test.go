@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -178,7 +179,8 @@ func TestReplayReturnsWhatWasEnqueued(t *testing.T) {
 func TestRoundsAreSpacedUnderLoadAndImmediateWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fsys := slowFS{memfs.New(), time.Millisecond}
-		j, _ := start(t, fsys, journal.Options{MinGap: 4 * time.Millisecond})
+		var replicated atomic.Bool
+		j, _ := start(t, fsys, journal.Options{MinGap: 4 * time.Millisecond, Replicated: replicated.Load})
 		l := openLog(t, fsys, 1)
 		for range 20 {
 			began := time.Now()
@@ -208,6 +210,10 @@ func TestRoundsAreSpacedUnderLoadAndImmediateWhenIdle(t *testing.T) {
 		}
 		if n := rounds(200); n < 180 || n > 215 { // 16 MB/s: twice as far apart, but for the cost of a sync.
 			t.Errorf("%d rounds in a second under a larger load, want one in 5 ms", n)
+		}
+		replicated.Store(true)
+		if n := rounds(200); n < 110 || n > 150 { // A sync may be paid for with more time.
+			t.Errorf("%d rounds in a second where records are replicated, want one in 8 ms", n)
 		}
 		synctest.Wait()
 	})

@@ -10,6 +10,14 @@ const (
 	busyGaps = 2
 )
 
+// The gap, and its bound as a multiple of a sync's duration, where records are replicated:
+// several brokers sync each of them one after the other, and at each sync followers fetch
+// and are answered.
+const (
+	replicatedGap     = 3 * time.Millisecond
+	replicatedPerSync = 12
+)
+
 // pace spaces rounds: the first after a pause starts at once, and under load
 // they start a gap apart. The gap follows what a sync costs: a disk or a
 // memory that syncs in no time gets no gap, and one that takes long is spaced
