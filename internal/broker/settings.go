@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -171,8 +172,12 @@ func advertised(configured, listening string) (string, int32, error) {
 	if configured != "" {
 		if h, p, err := net.SplitHostPort(configured); err == nil {
 			host, port = h, p
-		} else {
-			host = configured // A host alone keeps the port.
+		} else { // A host alone keeps the port.
+			host = strings.TrimSuffix(strings.TrimPrefix(configured, "["), "]")
+		}
+		if _, err := netip.ParseAddr(host); err != nil && strings.ContainsAny(host, ":/[]@ \t") {
+			return "", 0, fmt.Errorf("advertised address %q: want HOST or HOST:PORT, where HOST is a name or an IP address",
+				configured)
 		}
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 			return "", 0, fmt.Errorf("advertised address %q is every address of a machine: no client can connect "+
