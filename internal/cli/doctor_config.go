@@ -35,9 +35,15 @@ func (d *doctor) checkConfig(ctx context.Context) {
 	}
 	d.ok("config", "%s is right: %s", d.configFile, plural(len(s.broker.Settings), "setting"))
 	listen, advertise := s.addresses(broker)
-	d.checkListen("listen", listen)
-	if s.broker.HTTPListen != "" {
-		d.checkListen("http-listen", s.broker.HTTPListen)
+	for _, l := range []struct{ flag, address string }{
+		{"listen", listen},
+		{"http-listen", s.broker.HTTPListen},
+		{"cluster-listen", s.broker.ClusterListen},
+		{"debug-listen", s.broker.DebugListen},
+	} {
+		if l.address != "" {
+			d.checkListen(l.flag, l.address)
+		}
 	}
 	d.checkAdvertise(ctx, listen, advertise)
 	d.checkCertificates(s)

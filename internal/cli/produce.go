@@ -54,8 +54,9 @@ type produce struct {
 	linger        time.Duration
 	failedTo      string
 
-	parse  lineParser
-	report *produceReport
+	parse   lineParser
+	lineEnd byte
+	report  *produceReport
 }
 
 func newProduce(a *app) *cobra.Command {
@@ -111,7 +112,7 @@ func (p *produce) run(cmd *cobra.Command, files []string) error {
 		return err
 	}
 	defer closeInputs()
-	if p.report, err = newProduceReport(p.app, p.topic, p.failedTo); err != nil {
+	if p.report, err = newProduceReport(p.app, p.topic, p.failedTo, p.lineEnd); err != nil {
 		return err
 	}
 	existed, batchBytes, err := p.lookAtTopic(ctx)
@@ -145,6 +146,11 @@ func (p *produce) options(hasKey bool) ([]kgo.Opt, error) {
 	if p.parse, err = p.lineParser(hasKey); err != nil {
 		return nil, err
 	}
+	delimiter, err := parseDelimiter(p.delimiter)
+	if err != nil || len(delimiter) != 1 {
+		return nil, usagef("--delimiter %q: want one character", p.delimiter)
+	}
+	p.lineEnd = delimiter[0]
 	opts, err := producerOptions(p.acks, p.compression)
 	if err != nil {
 		return nil, err

@@ -138,11 +138,7 @@ func (p *produce) sendInput(ctx context.Context, client *kgo.Client, in input, s
 		}
 		return p.sendLine(deadline(p.now()), client, in.name, 0, value)
 	}
-	delimiter, err := parseDelimiter(p.delimiter)
-	if err != nil || len(delimiter) != 1 {
-		return usagef("--delimiter %q: want one character", p.delimiter)
-	}
-	lines := newLineReader(in, delimiter[0])
+	lines := newLineReader(in, p.lineEnd)
 	for n := int64(1); !stop.Load() && !p.report.fatal(); n++ {
 		line, err := lines.next()
 		if errors.Is(err, io.EOF) {

@@ -43,6 +43,7 @@ type produceReport struct {
 	lost     bool  // No further record has a chance.
 	rejects  *bufio.Writer
 	file     *os.File
+	lineEnd  byte // Of the lines that were read, and so of the rejects.
 }
 
 // produceSummary is the report as --json shows it.
@@ -63,8 +64,8 @@ type failedInput struct {
 	Error string `json:"error"`
 }
 
-func newProduceReport(a *app, topic, rejects string) (*produceReport, error) {
-	r := &produceReport{app: a, began: a.now()}
+func newProduceReport(a *app, topic, rejects string, lineEnd byte) (*produceReport, error) {
+	r := &produceReport{app: a, began: a.now(), lineEnd: lineEnd}
 	r.summary.Topic, r.summary.Failures = topic, []failedInput{}
 	if rejects == "" {
 		return r, nil
@@ -106,7 +107,7 @@ func (r *produceReport) outcome(record *kgo.Record, from place, err error) {
 		r.app.out.remark("%s: not acknowledged: %v", from, err)
 	}
 	if r.rejects != nil {
-		_, _ = r.rejects.Write(append(from.bytes, '\n')) // finish reports what failed.
+		_, _ = r.rejects.Write(append(from.bytes, r.lineEnd)) // finish reports what failed.
 	}
 }
 
