@@ -254,6 +254,38 @@ func TestHTTPBadProduce(t *testing.T) {
 	c.want(200, `"log_end_offset":0,`, "GET", "/v1/topics/orders", "")
 }
 
+// A query parameter that is not known is refused by every route: somebody counts on it.
+func TestHTTPUnknownParameters(t *testing.T) {
+	_, c := startHTTP(t)
+	c.createTopic("t", 1)
+	x := c.begin(`{"transactional_id":"x"}`)
+	for _, r := range []struct{ method, path, body string }{
+		{"POST", "/v1/topics/t/produce", `{"value_text":"a"}`},
+		{"GET", "/v1/topics/t/consume", ""},
+		{"POST", "/v1/topics/t/commit", `{"group":"g","offsets":{"0":0}}`},
+		{"POST", "/v1/topics/t/seek", `{"group":"g","earliest":true}`},
+		{"GET", "/v1/topics", ""},
+		{"POST", "/v1/topics", `{"name":"u"}`},
+		{"GET", "/v1/topics/t", ""},
+		{"PATCH", "/v1/topics/t", `{"partitions":2}`},
+		{"DELETE", "/v1/topics/t", ""},
+		{"GET", "/v1/groups", ""},
+		{"GET", "/v1/groups/g", ""},
+		{"DELETE", "/v1/groups/g", ""},
+		{"POST", "/v1/transactions", `{}`},
+		{"POST", x.path("produce"), `{"topic":"t","request":0,"value_text":"a"}`},
+		{"POST", x.path("offsets"), `{"group":"g","offsets":{"t":{"0":0}}}`},
+		{"POST", x.path("commit"), ""},
+		{"POST", x.path("abort"), ""},
+		{"GET", x.path(""), ""},
+		{"GET", "/v1/doctor", ""},
+		{"GET", "/v1/openapi.json", ""},
+	} {
+		c.want(400, `unknown query parameter ."dry_run."`, r.method, r.path+"?dry_run=true", r.body)
+	}
+	c.want(200, `"log_end_offset":0,`, "GET", "/v1/topics/t", "")
+}
+
 // A body that comes too slowly is answered, and holds up nobody.
 func TestHTTPSlowBody(t *testing.T) {
 	srv, _ := startHTTP(t, strandlinetest.WithSetting("http.body.timeout.ms", "50"))

@@ -167,9 +167,13 @@ func wrongType(got, wanted string) error {
 		"the body is %s%s: send it with Content-Type: %s", clip(got), hint, wanted)
 }
 
-// decode reads the request's JSON body into the struct that v points to. It
-// returns the body as well, for whom the request may be passed on to.
+// decode reads the request's JSON body into the struct that v points to: all that it has to
+// say, so that there are no query parameters. It returns the body as well, for whom the
+// request may be passed on to.
 func (s *server) decode(w http.ResponseWriter, r *http.Request, v any) ([]byte, error) {
+	if _, err := query(r); err != nil {
+		return nil, err
+	}
 	if got := contentType(r); got != typeJSON {
 		return nil, wrongType(got, typeJSON)
 	}

@@ -102,7 +102,10 @@ func New(b Broker, services Services) *API {
 	return &API{mux, s}
 }
 
-func (s *server) doctor(w http.ResponseWriter, _ *http.Request) error {
+func (s *server) doctor(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
 	d := Doctor{Unreached: []Unreached{}, Corrupt: []Corrupt{}, Cluster: s.broker.Health()}
 	corrupt := s.broker.Corrupt()
 	d.CorruptTotal = len(corrupt)

@@ -66,7 +66,10 @@ func routes() []route {
 //go:embed openapi.json
 var openAPIDocument string
 
-func (s *server) openAPI(w http.ResponseWriter, _ *http.Request) error {
+func (s *server) openAPI(w http.ResponseWriter, r *http.Request) error {
+	if _, err := query(r); err != nil {
+		return err
+	}
 	answerJSON(w, http.StatusOK, []byte(openAPIDocument))
 	return nil
 }

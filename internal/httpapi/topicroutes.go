@@ -117,9 +117,6 @@ func (s *server) listTopics(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *server) createTopic(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	var body CreateTopicRequest
 	if _, err := s.decode(w, r, &body); err != nil {
 		return err
@@ -282,9 +279,6 @@ func brokerIDs(in []kafka.BrokerID) []int32 {
 }
 
 func (s *server) patchTopic(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	var body PatchTopicRequest
 	if _, err := s.decode(w, r, &body); err != nil {
 		return err
