@@ -247,6 +247,10 @@ func TestHTTPBadProduce(t *testing.T) {
 		"Content-Type: application/octet-stream")
 	c.want(400, `partition: want a whole number`, "POST", "/v1/topics/orders/produce?partition=x", `x`,
 		"Content-Type: application/octet-stream")
+	c.want(400, `unknown header field Strandline-Partiton: did you mean Strandline-Partition\?`, "POST", "/v1/topics/orders/produce", `x`,
+		"Content-Type: application/octet-stream", "Strandline-Partiton: 0")
+	c.want(400, `unknown header field Strandline-Request`, "POST", "/v1/topics/orders/produce", `x`,
+		"Content-Type: application/octet-stream", "Strandline-Request: 0")
 	if resp := c.do("GET", "/v1/topics/orders/produce", ""); resp.StatusCode != 405 || resp.Header.Get("Allow") != "POST" {
 		t.Errorf("GET: %d, Allow %q", resp.StatusCode, resp.Header.Get("Allow"))
 	}

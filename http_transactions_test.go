@@ -164,7 +164,28 @@ func TestHTTPTransactionRefusals(t *testing.T) {
 		c.want(r.status, r.want, "POST", x.path("produce"), r.body)
 	}
 	c.want(400, "Idempotency-Key", "POST", x.path("produce"), `{"topic":"t","request":0,"value_text":"a"}`, "Idempotency-Key: i")
-	c.want(415, "application/json", "POST", x.path("produce"), "raw", "Content-Type: application/octet-stream")
+	raw := "Content-Type: application/octet-stream"
+	for _, r := range []struct{ want, query string }{
+		{"topic is missing", "request=0"},
+		{"request is missing", "topic=t"},
+		{"request: want a whole number from 0 to 131071", "topic=t&request=131072"},
+		{"request: want a whole number", "topic=t&request=-1"},
+		{"request: want a whole number", "topic=t&request="},
+		{"no idempotency keys in a transaction", "topic=t&request=0&idempotency_key=i"},
+		{`unknown query parameter \\"acks\\"`, "topic=t&request=0&acks=all"},
+		{"did you mean request", "topic=t&requests=0"},
+		{"request is given 2 times", "topic=t&request=0&request=0"},
+		{"a header may not be called", "topic=t&request=0&header.strandline.idempotency-key=x"},
+	} {
+		c.want(400, r.want, "POST", x.path("produce")+"?"+r.query, "raw", raw)
+	}
+	c.want(400, "no idempotency keys", "POST", x.path("produce")+"?topic=t&request=0", "raw", raw, "Idempotency-Key: i")
+	c.want(400, "topic is given twice", "POST", x.path("produce")+"?topic=t&request=0", "raw", raw, "Strandline-Topic: t")
+	c.want(400, "unknown header field Strandline-Acks", "POST", x.path("produce")+"?topic=t&request=0", "raw", raw, "Strandline-Acks: all")
+	c.want(404, "there is no partition 2", "POST", x.path("produce")+"?topic=t&request=0&partition=2", "raw", raw)
+	c.want(413, "MESSAGE_TOO_LARGE", "POST", x.path("produce")+"?topic=t&request=0", large+large, raw)
+	c.want(400, "internal", "POST", x.path("produce")+"?topic=__consumer_offsets&request=0", "raw", raw)
+	c.want(415, "application/json.*application/octet-stream", "POST", x.path("produce"), "x", "Content-Type: text/plain")
 	c.want(200, `"partitions":\[\]`, "GET", x.path(""), "")
 	five := `{"topic":"t","request":0,"records":[` + strings.Repeat(`{"partition":1,"value_text":"`+large+`"},`, 4) + `{"partition":1,"value_text":"` + large + `"}]}`
 	text := c.want(200, `"offset":4,`, "POST", x.path("produce"), five)
@@ -196,6 +217,33 @@ func TestHTTPTransactionRefusals(t *testing.T) {
 	c.want(409, "INVALID_PRODUCER_ID_MAPPING", "POST", "/v1/transactions/AQAAAAAAAAAJAABnaG9zdA/produce", `{"topic":"t","request":1,"value_text":"x"}`)
 	c.want(400, "unknown query parameter", "POST", x.path("commit")+"?force=true", "")
 	c.want(405, "use GET", "DELETE", x.path(""), "")
+}
+
+// TestHTTPTransactionTakesBytes: a record whose value is the body as it is, as part of a
+// transaction, and again.
+func TestHTTPTransactionTakesBytes(t *testing.T) {
+	srv, c := startHTTP(t)
+	c.createTopic("t", 2)
+	x := c.begin(`{"transactional_id":"x"}`)
+	const raw = "Content-Type: application/octet-stream"
+	in := x.path("produce")
+	text := c.want(200, `{"partition":1,"offset":0,"timestamp":0,"timestamp_ms":7}`, "POST",
+		in+"?topic=t&request=0&partition=1&timestamp_ms=7&key=k&header.Source=s", "raw \x00 bytes", raw)
+	if again := c.want(200, "", "POST", in+"?topic=t&request=0&partition=1&timestamp_ms=8&key=k&header.Source=s", "raw \x00 bytes", raw); again != text {
+		t.Errorf("the retry got %s, the first %s", again, text)
+	}
+	c.want(409, "DUPLICATE_RESOURCE", "POST", in+"?topic=t&request=0&partition=1&key=k&header.Source=s", "other bytes", raw)
+	c.want(200, `"offset":1,`, "POST", in, "", raw, "Strandline-Topic: t", "Strandline-Request: 1", "Strandline-Partition: 1",
+		"Strandline-Key-Base64: /w==", "Strandline-Header-Trace: t1")
+	// In JSON the same record is the same request.
+	c.want(200, `"offset":1,`, "POST", in,
+		`{"topic":"t","request":1,"partition":1,"key_base64":"/w==","value":"","headers":[{"key":"trace","value_text":"t1"}]}`)
+	c.want(200, "committed", "POST", x.path("commit"), "")
+	var got []string
+	for _, r := range records(t, srv.Addr(), "t", 2) {
+		got = append(got, fmt.Sprintf("%d %q=%q %s", r.Offset, r.Key, r.Value, r.Headers))
+	}
+	same(t, got, `0 "k"="raw \x00 bytes" [{Source s}]`, `1 "\xff"="" [{trace t1}]`)
 }
 
 // TestHTTPTransactionTimesOut: a transaction that its client forgot is aborted, and the

@@ -144,8 +144,6 @@ func (c *produceCall) read(r *http.Request, body []byte) error {
 	switch t := contentType(r); {
 	case t == typeJSON:
 		return c.readJSON(r, body)
-	case c.txn != nil:
-		return wrongType(t, typeJSON)
 	case t == typeRaw:
 		return c.readRaw(r, body)
 	default:

@@ -12,12 +12,17 @@ import (
 	"time"
 
 	"github.com/strandline/strandline/internal/idempotency"
+	"github.com/strandline/strandline/internal/nearest"
 	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/internal/relay"
 )
 
 // rawParameters are what a raw request may have in its query, or as header fields
 // with the prefix Strandline- and dashes. It is constant.
-var rawParameters = []string{"key", "key_base64", "partition", "timestamp_ms", "idempotency_key", "acks", "timeout_ms"}
+var rawParameters = []string{"key", "key_base64", "partition", "timestamp_ms", "timeout_ms", "idempotency_key", "acks"}
+
+// txnRawParameters are those in a transaction. It is constant.
+var txnRawParameters = append(slices.Clone(rawParameters[:6]), "topic", "request")
 
 // Prefixes of a raw request's record headers, in the query and as header fields.
 const (
@@ -29,7 +34,11 @@ const (
 // readRaw reads a record whose value is the body as it is.
 func (c *produceCall) readRaw(r *http.Request, body []byte) error {
 	c.begin()
-	values, err := rawValues(r)
+	names := rawParameters
+	if c.txn != nil {
+		names = txnRawParameters
+	}
+	values, err := rawValues(r, names)
 	if err != nil {
 		return err
 	}
@@ -44,7 +53,7 @@ func (c *produceCall) readRaw(r *http.Request, body []byte) error {
 			return badRequest("a header may not be called %s: give an idempotency_key", h.Key)
 		}
 	}
-	for _, name := range rawParameters {
+	for _, name := range names {
 		text, ok := values[name]
 		if !ok {
 			continue
@@ -53,14 +62,19 @@ func (c *produceCall) readRaw(r *http.Request, body []byte) error {
 			return err
 		}
 	}
+	if c.txn != nil {
+		if missing := c.txn.missing(func(name string) bool { _, ok := values[name]; return ok }); missing != "" {
+			return badRequest("%s", missing)
+		}
+	}
 	if key := r.Header.Get("Idempotency-Key"); key != "" {
 		return c.takeKeyField(key)
 	}
 	return nil
 }
 
-// rawValues returns the settings of a raw request by name.
-func rawValues(r *http.Request) (map[string]string, error) {
+// rawValues returns the settings of a raw request by name, of those that it may have.
+func rawValues(r *http.Request, names []string) (map[string]string, error) {
 	all, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, badRequest("the query is malformed: %v", err)
@@ -70,26 +84,44 @@ func rawValues(r *http.Request) (map[string]string, error) {
 		if strings.HasPrefix(name, headerParameter) {
 			continue
 		}
-		if !slices.Contains(rawParameters, name) {
-			return nil, unknownParameter(name, rawParameters)
+		if !slices.Contains(names, name) {
+			return nil, unknownParameter(name, names)
 		}
 		if len(given) > 1 {
 			return nil, badRequest("query parameter %s is given %d times: give it once", name, len(given))
 		}
 		values[name] = given[0]
 	}
-	for _, name := range rawParameters {
-		field := settingField + strings.ReplaceAll(name, "_", "-")
-		given := r.Header.Values(field)
-		if len(given) == 0 {
+	for field, given := range r.Header {
+		setting, ok := strings.CutPrefix(field, settingField)
+		if !ok || strings.HasPrefix(field, headerField) || strings.HasPrefix(field, relay.FieldPrefix) {
 			continue
 		}
+		name := strings.ToLower(strings.ReplaceAll(setting, "-", "_"))
+		if !slices.Contains(names, name) {
+			return nil, unknownField(field, name, names)
+		}
 		if _, twice := values[name]; twice || len(given) > 1 {
-			return nil, badRequest("%s is given twice: give it once, in the query or as the field %s", name, field)
+			return nil, badRequest("%s is given twice: give it once, in the query or as the field %s", name, fieldOf(name))
 		}
 		values[name] = given[0]
 	}
 	return values, nil
+}
+
+// fieldOf returns the header field of a parameter.
+func fieldOf(name string) string {
+	return http.CanonicalHeaderKey(settingField + strings.ReplaceAll(name, "_", "-"))
+}
+
+// unknownField refuses a header field that looks like a setting: nobody else would
+// miss one that is misspelled.
+func unknownField(field, name string, names []string) error {
+	if near := nearest.To(name, slices.Values(names)); near != "" {
+		return badRequest("unknown header field %s: did you mean %s?", clip(field), fieldOf(near))
+	}
+	return badRequest("unknown header field %s: see /v1/openapi.json for those there are, and a header of the record is %sNAME",
+		clip(field), headerField)
 }
 
 // readParameter reads a setting of a raw request.
@@ -121,7 +153,16 @@ func (c *produceCall) readParameter(name, text string) error {
 		if c.acks, ok = acksOf(text); !ok {
 			return badRequest("acks: want 0, 1 or all, not %q", clip(text))
 		}
+	case "topic":
+		c.txn.topic = text
+	case "request":
+		var n int64
+		n, err = wholeNumber(name, text, 0, maxRequest)
+		c.txn.request = int32(n)
 	case "idempotency_key":
+		if c.txn != nil {
+			return badRequest("idempotency_key: %s", noKeysInside)
+		}
 		r.idempotencyKey = []byte(text)
 		if wrong := checkIdempotencyKey(r.idempotencyKey); wrong != "" {
 			return badRequest("idempotency_key: %s", wrong)

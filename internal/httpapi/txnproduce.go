@@ -100,13 +100,22 @@ func (t *inTransaction) readField(in *strictjson.Reader, i int) {
 
 // checkObject checks that they are there.
 func (t *inTransaction) checkObject(in *strictjson.Reader, o *strictjson.Object) {
-	switch {
-	case !o.Has(fieldTopic):
-		in.Fail("the topic is missing")
-	case !o.Has(fieldRequest):
-		in.Fail("request is missing: number the requests of a transaction, from 0 on; a retry has the number of " +
-			"what it repeats")
+	missing := t.missing(func(name string) bool { return o.Has(slices.Index(txnFieldNames, name)) })
+	if missing != "" {
+		in.Fail("%s", missing)
 	}
+}
+
+// missing says what a request lacks that has those settings, or "".
+func (t *inTransaction) missing(has func(name string) bool) string {
+	switch {
+	case !has("topic"):
+		return "the topic is missing"
+	case !has("request"):
+		return "request is missing: number the requests of a transaction, from 0 on; a retry has the number of " +
+			"what it repeats"
+	}
+	return ""
 }
 
 // path is where the request goes, as one broker asks another.
