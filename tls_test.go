@@ -1,13 +1,17 @@
 package strandline_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -106,6 +110,66 @@ func roundTrip(t *testing.T, config *tls.Config, brokers ...string) {
 		}
 		for r := range fetches.RecordsAll() {
 			delete(want, string(r.Value))
+		}
+	}
+}
+
+// A client with a connection too many over HTTPS is told so, as far as it shakes hands.
+func TestTLSTurnsAwayInWords(t *testing.T) {
+	ca, log := certstest.New(t), &sharedLog{}
+	files := ca.Issue([]string{"127.0.0.1"})
+	files.CA = ""
+	srv := strandlinetest.Start(t, withTLS(files), strandlinetest.WithHTTP(), log.option,
+		strandlinetest.WithSetting("max.connections.per.ip", "2"))
+	dial := func() *tls.Conn {
+		t.Helper()
+		c, err := tls.Dial("tcp", srv.HTTPAddr(), &tls.Config{RootCAs: ca.Pool()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	ask := func(c net.Conn) string {
+		t.Helper()
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%d %s %s", resp.StatusCode, resp.Header.Get("Retry-After"), body)
+	}
+	for range 2 {
+		if got := ask(dial()); got != "200  ok\n" {
+			t.Fatalf("got %s", got)
+		}
+	}
+	for range 3 {
+		if got := ask(dial()); !strings.HasPrefix(got, "429 1 ") || !strings.Contains(got, "max.connections.per.ip") {
+			t.Errorf("a connection too many is answered with %s", got)
+		}
+	}
+	log.await(t, "HTTP connection refused", "limit=max.connections.per.ip")
+	// One that says nothing, and one that speaks no TLS, are closed.
+	for _, say := range []string{"", "GET / HTTP/1.1\r\n\r\n"} {
+		c, err := net.Dial("tcp", srv.HTTPAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := io.WriteString(c, say); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, c); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("after %q the connection stays", say)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,7 @@ import (
 type sideDoor struct {
 	listener *netx.Limited
 	opening  net.Listener    // The same, or TLS over it.
+	tls      *tls.Config     // Of that; nil without.
 	routes   []express.Route // What goes by the express lane.
 	server   *http.Server
 	log      *slog.Logger
@@ -60,7 +62,8 @@ func openSideDoor(
 	})
 	d.opening = d.listener
 	if source != nil {
-		d.opening = certs.Listen(d.listener, source.Server(), d.insecure)
+		d.tls = source.Server()
+		d.opening = certs.Listen(d.listener, d.tls, d.insecure)
 	}
 	return d, nil
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -15,7 +16,8 @@ const refusedLogInterval = 5 * time.Second
 
 // Bounds of what is done for a connection that is one too many.
 const (
-	// maxTurnedAway is how many are told at a time why; more are just closed.
+	// maxTurnedAway is how many are told at a time why, and with TLS in a second, because
+	// of what a handshake costs; more are just closed.
 	maxTurnedAway = 64
 	// turnAwayTime is how long a client may take to take that.
 	turnAwayTime = time.Second
@@ -31,23 +33,25 @@ func (d *sideDoor) turnAway(c net.Conn, limit netx.Limit, open int) {
 		d.log.Warn("HTTP connection refused: as many are open as the limit allows",
 			"remote", c.RemoteAddr().String(), "limit", string(limit), "open", open)
 	}
-	if d.opening != d.listener {
-		_ = c.Close() // A handshake is more than it is worth.
-		return
-	}
 	select {
 	case d.turned <- struct{}{}:
 	default:
 		_ = c.Close()
 		return
 	}
+	over := func() { <-d.turned }
+	if d.tls != nil {
+		c = tls.Server(c, d.tls) // The refusal is the first that is written, after a handshake.
+		inASecond := time.Now().Add(turnAwayTime)
+		over = func() { time.AfterFunc(time.Until(inASecond), func() { <-d.turned }) }
+	}
 	d.conns.Go(func() { // Bounded in time and number; run waits for it.
-		defer func() { <-d.turned }()
+		defer over()
 		sayTooMany(c, limit, open)
 	})
 }
 
-// sayTooMany sends a refusal and closes the connection.
+// sayTooMany sends a refusal, before there is a request, and closes the connection.
 func sayTooMany(c net.Conn, limit netx.Limit, open int) {
 	defer c.Close()
 	status, many := http.StatusServiceUnavailable, fmt.Sprintf("%d connections are open", open)

@@ -403,7 +403,7 @@ func httpMetrics() []Metric {
 		},
 		{
 			"strandline_http_connections_refused_total", counter, labels("limit"),
-			"Connections to the HTTP listener that were closed unread: there were max.connections, or " +
+			"Connections to the HTTP listener that were turned away: there were max.connections, or " +
 				"max.connections.per.ip from the address.", "",
 		},
 		{
