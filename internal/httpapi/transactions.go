@@ -158,7 +158,7 @@ func (s *server) endTransaction(w http.ResponseWriter, r *http.Request, commit b
 		end := kmsg.NewPtrEndTxnRequest()
 		end.Version, end.TransactionalID, end.Commit = endVersion, p.ID, commit
 		end.ProducerID, end.ProducerEpoch = int64(p.PID), int16(p.Epoch)
-		if _, err := s.askTransaction(r.Context(), end, txn.Context{CommitEmpty: true}); err != nil {
+		if _, err := s.askTransaction(r.Context(), end, txn.Context{NoLibrary: true}); err != nil {
 			return err
 		}
 		out := EndedTransaction{tokenOf(p), p.ID, stateAborted}

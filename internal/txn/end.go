@@ -21,10 +21,16 @@ const endBumps = 5
 //	present  Prepare...      waits              waits
 //	present  Complete...     INVALID_TXN_STATE  next epoch
 //	before   ...Commit       answered again     INVALID_TXN_STATE
-//	before   ...Abort        INVALID_TXN_STATE  answered again
+//	before   ...Abort        PRODUCER_FENCED    answered again
 //	before   others          PRODUCER_FENCED    PRODUCER_FENCED
 //
-// Where the context has CommitEmpty, a commit of Empty gives the next epoch too.
+// Nobody commits what it has aborted itself: the commit of an aborted transaction comes from
+// a producer whose time was up. Of the codes that a client may be told then, Kafka Streams
+// goes on by itself after PRODUCER_FENCED, and ends its thread after INVALID_TXN_STATE and
+// TRANSACTION_ABORTABLE (KAFKA-20785); for a producer alone the first two are the same.
+//
+// Where the context has NoLibrary, a commit of Empty gives the next epoch too, and the commit
+// of an aborted transaction is INVALID_TXN_STATE.
 //
 // Older versions cannot tell: a request that agrees with what was decided last is
 // answered again, any other is refused.
@@ -46,7 +52,7 @@ func (s *Shard) EndTxn(c *Context, req *kmsg.EndTxnRequest, fx *shard.Effects) {
 		s.park(t, c, req, fx)
 	case t.state == Ongoing:
 		s.end(c, req, t, fx)
-	case req.Version >= endBumps && (!req.Commit || c.CommitEmpty && t.state == Empty):
+	case req.Version >= endBumps && (!req.Commit || c.NoLibrary && t.state == Empty):
 		s.end(c, req, t, fx)
 	default:
 		fx.Reply(c.Caller, ErrorResponse(req, kafka.ErrInvalidTxnState))
@@ -56,12 +62,12 @@ func (s *Shard) EndTxn(c *Context, req *kmsg.EndTxnRequest, fx *shard.Effects) {
 // answerAgain answers a request whose transaction has ended already.
 func (s *Shard) answerAgain(c *Context, req *kmsg.EndTxnRequest, t *transaction, fx *shard.Effects) {
 	committed := t.state == PrepareCommit || t.state == CompleteCommit
-	if committed != req.Commit {
-		fx.Reply(c.Caller, ErrorResponse(req, kafka.ErrInvalidTxnState))
-		return
-	}
 	_, epoch := t.holder()
 	switch {
+	case req.Commit && !committed && req.Version >= endBumps && !c.NoLibrary:
+		fx.Reply(c.Caller, ErrorResponse(req, kafka.ErrProducerFenced))
+	case req.Commit != committed:
+		fx.Reply(c.Caller, ErrorResponse(req, kafka.ErrInvalidTxnState))
 	case epoch != fenceEpoch || req.Version < endBumps:
 		fx.WaitFor(t.lastAppended)
 		fx.Reply(c.Caller, ended(req, &t.metadata))

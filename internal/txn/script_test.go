@@ -212,7 +212,7 @@ func (w *world) ask(a *args, req kmsg.Request, id kafka.ProducerID) {
 	name := "client"
 	if a != nil {
 		name = a.str("as", name)
-		c.CommitEmpty = a.d.HasArg("empty-too")
+		c.NoLibrary = a.d.HasArg("no-library")
 	}
 	c.Caller = &caller{w, name, func() {
 		w.producers++

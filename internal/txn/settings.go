@@ -64,9 +64,9 @@ type Context struct {
 	// ProducerID is one that was never given out, or kafka.NoProducerID: the reply to
 	// a request that needs one is then NeedProducerID.
 	ProducerID kafka.ProducerID
-	// CommitEmpty lets a transaction be committed that has no partition: clients that have
-	// a library know that there is nothing to commit, others ask.
-	CommitEmpty bool
+	// NoLibrary says that the client has none: one that has knows that there is nothing to
+	// commit, and is fenced where it commits what was aborted; others ask, and are told.
+	NoLibrary bool
 	// Offsets is the partition of __consumer_offsets that the group of an
 	// AddOffsetsToTxn belongs to.
 	Offsets kafka.TopicPartition

@@ -2,7 +2,6 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.Locale;
 import java.util.Properties;
-import org.apache.kafka.common.errors.InvalidTxnStateException;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
@@ -45,9 +44,6 @@ public class WordCount {
     KafkaStreams streams = new KafkaStreams(builder.build(), p);
     streams.setUncaughtExceptionHandler(e -> {
       e.printStackTrace();
-      // A commit after the transaction's time was up, and was aborted. Streams does not count that among what
-      // happens to a zombie, so the thread ends. Kafka answers such a commit in this way too.
-      if (e.getCause() instanceof InvalidTxnStateException) return StreamThreadExceptionResponse.REPLACE_THREAD;
       say("failed " + e);
       return StreamThreadExceptionResponse.SHUTDOWN_CLIENT;
     });
