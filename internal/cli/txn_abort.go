@@ -118,9 +118,12 @@ func (b *txnAbort) end(ctx context.Context) error {
 	return b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
 		in := kadm.TopicsSet{}
 		in.Add(b.topic, b.partition)
-		all, err := findHanging(ctx, adm, in)
+		all, unasked, err := findHanging(ctx, adm, in)
 		if err != nil {
 			return err
+		}
+		if len(unasked) > 0 {
+			return b.joined(unasked)
 		}
 		for _, h := range all {
 			if h.StartOffset != b.offset {

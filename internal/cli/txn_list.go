@@ -22,19 +22,6 @@ type listedTransaction struct {
 	Coordinator int32  `json:"coordinator"`
 }
 
-// hangingTransaction is a transaction that is open in a partition, and that no
-// coordinator will end.
-type hangingTransaction struct {
-	Topic         string `json:"topic"`
-	Partition     int32  `json:"partition"`
-	StartOffset   int64  `json:"start_offset"`
-	ProducerID    int64  `json:"producer_id"`
-	ProducerEpoch int16  `json:"producer_epoch"`
-	LastMs        int64  `json:"last_ms"` // Of its last record.
-
-	coordinatorEpoch int32
-}
-
 func newTxnList(a *app) *cobra.Command {
 	l := &txnList{app: a}
 	cmd := &cobra.Command{
@@ -82,7 +69,7 @@ func (l *txnList) run(ctx context.Context) error {
 }
 
 func (l *txnList) showHanging(ctx context.Context, adm *kadm.Client) error {
-	all, err := findHanging(ctx, adm, nil)
+	all, unasked, err := findHanging(ctx, adm, nil)
 	if err != nil {
 		return err
 	}
@@ -92,60 +79,8 @@ func (l *txnList) showHanging(ctx context.Context, adm *kadm.Client) error {
 		t.add(cell{text: h.Topic, style: styleCyan}, h.Partition, h.StartOffset, h.ProducerID, h.ProducerEpoch,
 			age(h.LastMs, time.Now()))
 	}
-	return l.out.show(all, t)
-}
-
-// findHanging returns the transactions that are open in the partitions, or in all of
-// them, and that their coordinator does not hold for open there. The partitions are
-// asked first: what has begun since is none of them.
-func findHanging(ctx context.Context, adm *kadm.Client, in kadm.TopicsSet) ([]hangingTransaction, error) {
-	topics, err := adm.ListTopicsWithInternal(ctx)
-	if err != nil {
-		return nil, err
+	if err := l.out.show(all, t); err != nil {
+		return err
 	}
-	if in == nil {
-		in = topics.TopicsSet()
-	}
-	producers, err := adm.DescribeProducers(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	known, err := openTransactions(ctx, adm)
-	if err != nil {
-		return nil, err
-	}
-	hanging := []hangingTransaction{}
-	for _, p := range producers.SortedProducers() {
-		if p.CurrentTxnStartOffset < 0 || known[p.ProducerID].Lookup(p.Topic, p.Partition) {
-			continue
-		}
-		hanging = append(hanging, hangingTransaction{
-			Topic: p.Topic, Partition: p.Partition, StartOffset: p.CurrentTxnStartOffset,
-			ProducerID: p.ProducerID, ProducerEpoch: p.ProducerEpoch, LastMs: p.LastTimestamp,
-			coordinatorEpoch: p.CoordinatorEpoch,
-		})
-	}
-	return hanging, nil
-}
-
-// openTransactions returns the partitions of the open transaction of each producer id.
-func openTransactions(ctx context.Context, adm *kadm.Client) (map[int64]kadm.TopicsSet, error) {
-	listed, err := adm.ListTransactions(ctx, nil, []string{"Ongoing", "PrepareCommit", "PrepareAbort"})
-	if err != nil {
-		return nil, err
-	}
-	known := map[int64]kadm.TopicsSet{}
-	if len(listed) == 0 {
-		return known, nil
-	}
-	described, err := adm.DescribeTransactions(ctx, listed.TransactionalIDs()...)
-	if err != nil {
-		return nil, err
-	}
-	for _, x := range described {
-		if x.Err == nil {
-			known[x.ProducerID] = x.Topics
-		}
-	}
-	return known, nil
+	return l.joined(unasked)
 }
