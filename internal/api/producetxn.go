@@ -99,7 +99,8 @@ func (t *producedTransaction) begin(p *partition.Partition, data []byte, i int) 
 
 // appendTxn appends r.batches, if the coordinator has nothing against it. The marker
 // of the transaction before may have been written while the coordinator was asked,
-// which waits for it: then what it said may have been about that one.
+// which waits for it: then what it said may have been about that one, and it is asked
+// again unless that would be wrong (transactions.Joining.IsFinal).
 func (r *produceReply) appendTxn(
 	ctx context.Context, p *partition.Partition, i int, now time.Time,
 ) (commitlog.AppendInfo, error) {
@@ -108,7 +109,8 @@ func (r *produceReply) appendTxn(
 			return nothingAppended(), &kafka.Error{Code: code, Message: joinRefusal(code)}
 		}
 		info, err := p.AppendTxn(kafka.NoLeaderEpoch, r.batches, r.acks, r.txn.checks[i], now)
-		if _, stale := errors.AsType[*producerstate.TransactionStateError](err); !stale || joins == transactions.MaxJoins {
+		_, stale := errors.AsType[*producerstate.TransactionStateError](err)
+		if !stale || joins == transactions.MaxJoins || r.version < produceJoins {
 			return info, err
 		}
 		who, needed := r.txn.begin(p, r.results[i].records, i)

@@ -58,6 +58,15 @@ func (l *Log) BeginVerification(
 	return l.LogEndOffset(), true, nil
 }
 
+// MarkedSince reports whether a producer's transaction was ended here at or above an
+// offset that BeginVerification returned.
+func (l *Log) MarkedSince(id kafka.ProducerID, logEnd kafka.Offset) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := l.w.producers.table
+	return t != nil && t.MarkedSince(id, logEnd)
+}
+
 // OngoingTxn returns where a producer's open transaction began, and its epoch; false
 // if it has none here.
 func (l *Log) OngoingTxn(id kafka.ProducerID) (kafka.Offset, kafka.ProducerEpoch, bool, error) {

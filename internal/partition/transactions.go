@@ -56,6 +56,12 @@ func (p *Partition) BeginVerification(
 	}, true, nil
 }
 
+// Overtaken reports whether a marker of the producer came since its check was begun: what
+// the coordinator said then may be about the transaction that it has ended.
+func (p *Partition) Overtaken(check TxnCheck, id kafka.ProducerID) bool {
+	return p.log.MarkedSince(id, check.verification.LogEnd)
+}
+
 // AppendTxn is AppendUnder for batches of transactions. A check of an earlier leader
 // epoch fails with *FencedEpochError; whether the transaction is open is then to be
 // asked again.

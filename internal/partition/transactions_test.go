@@ -188,6 +188,28 @@ func TestProduceAfterMarker(t *testing.T) {
 	}
 }
 
+// TestLateBatchJoinsNoOther: nor does it become part of the transaction after, which has the
+// same epoch where producers add their partitions themselves. Batches of a group's offsets
+// have no sequences that would tell.
+func TestLateBatchJoinsNoOther(t *testing.T) {
+	for _, sequence := range []int32{record.NoSequence, 1} {
+		c := newCluster(t, 1, 2)
+		late := c.verify(1, 0)
+		c.mark(1, abort(0))
+		check := c.verify(1, 0)
+		if p := c.at(1); !p.Overtaken(late, 7) || p.Overtaken(check, 7) || p.Overtaken(late, 8) {
+			t.Error("a marker overtakes what was verified before it, of its producer")
+		}
+		c.inTxn(1, check, txnBatch(t, 0, min(sequence, 0), "in time"))
+		_, err := c.at(1).AppendTxn(kafka.NoLeaderEpoch, txnBatch(t, 0, sequence, "late"), partition.AcksAll, late, now)
+		var state *producerstate.TransactionStateError
+		if !errors.As(err, &state) {
+			t.Errorf("append of a batch of the transaction before: %v", err)
+		}
+		c.inTxn(1, partition.TxnCheck{}, txnBatch(t, 0, sequence, "goes on"))
+	}
+}
+
 // TestMarkersAreFenced: a marker of an older coordinator, or of an older epoch of the
 // producer, is refused and the others are appended; where epochs rise with each
 // transaction a late one of the transaction before ends nothing (KAFKA-19446), and one

@@ -82,22 +82,34 @@ func (t *Table) LastSequence(id kafka.ProducerID, epoch kafka.ProducerEpoch) (se
 // transactional batch needs one that is open here, or the word of the coordinator
 // that the partition is part of one; that word was given before the batch came
 // here, and a marker that came in between has ended what it was about (KIP-890).
+// That another is open by now, of the same epoch as it may be before version 2 of
+// transactions, does not make the batch part of it.
 func (t *Table) checkTransaction(e *entry, a *Append) error {
 	open := e != nil && e.isOpen()
 	switch {
 	case !a.Transactional && open:
 		return &TransactionStateError{a.ProducerID, a.ProducerEpoch, "all that it writes until its " +
 			"transaction ends must be part of it"}
-	case !a.Transactional || open && e.epoch == a.ProducerEpoch:
+	case !a.Transactional:
+		return nil
+	case a.Verified && t.lastMarkerOf(e) >= a.VerifiedAt:
+		return &TransactionStateError{a.ProducerID, a.ProducerEpoch, "the batch came so late that its " +
+			"transaction has ended here"}
+	case open && e.epoch == a.ProducerEpoch:
 		return nil
 	case open:
 		return &TransactionStateError{a.ProducerID, a.ProducerEpoch, "its transaction of an earlier " +
 			"epoch has not ended here"}
-	case !a.Verified || t.lastMarkerOf(e) >= a.VerifiedAt:
+	case !a.Verified:
 		return &TransactionStateError{a.ProducerID, a.ProducerEpoch, "the batch is not part of a " +
 			"transaction that the coordinator knows to be open here"}
 	}
 	return nil
+}
+
+// MarkedSince reports whether a producer has had a marker at or above an offset.
+func (t *Table) MarkedSince(id kafka.ProducerID, at kafka.Offset) bool {
+	return t.lastMarkerOf(t.entries[id]) >= at
 }
 
 // lastMarkerOf returns the offset of a producer's last marker since the table was

@@ -90,6 +90,8 @@ func (p *producer) act() {
 		p.count++
 		p.current = &work{name: fmt.Sprintf("%s-%d", p.name, p.count), records: map[kafka.TopicPartition]bool{}}
 		p.m.work[p.current.name] = p.current
+	case p.current.spoiled:
+		p.end(false)
 	case len(p.current.records) > 0 && rapid.IntRange(0, 2).Draw(p.m.t, "end") == 0:
 		p.end(rapid.Bool().Draw(p.m.t, "commit"))
 	default:
@@ -129,24 +131,32 @@ func (p *producer) fail(code int16) {
 	}
 }
 
-// produce verifies a partition, or adds it, and appends a record to it.
+// produce adds a partition, or appends a record to it, which is verified if it must be.
 func (p *producer) produce() {
 	at := kafka.TopicPartition{Topic: "t", Partition: rapid.Int32Range(0, 2).Draw(p.m.t, "partition")}
+	part, w := p.m.partitions[at], p.current
+	add := !p.v2 && !slices.Contains(p.added, at)
+	check := part.begin(p.pid, p.epoch)
+	if !add && !check.needed {
+		w.records[at] = w.records[at] || part.append(p.m, p.pid, p.epoch, check, w.name)
+		return
+	}
 	req := kmsg.NewPtrAddPartitionsToTxnRequest()
 	req.Transactions = []kmsg.AddPartitionsToTxnRequestTransaction{{
-		TransactionalID: p.id, ProducerID: int64(p.pid), ProducerEpoch: int16(p.epoch),
-		VerifyOnly: !p.v2 && slices.Contains(p.added, at),
-		Topics:     []kmsg.AddPartitionsToTxnRequestTransactionTopic{{Topic: at.Topic, Partitions: []int32{at.Partition}}},
+		TransactionalID: p.id, ProducerID: int64(p.pid), ProducerEpoch: int16(p.epoch), VerifyOnly: !p.v2 && !add,
+		Topics: []kmsg.AddPartitionsToTxnRequestTransactionTopic{{Topic: at.Topic, Partitions: []int32{at.Partition}}},
 	}}
-	guard, w := p.m.partitions[at].guard(p.pid), p.current
 	p.ask(req, func(response kmsg.Response) {
 		code := response.(*kmsg.AddPartitionsToTxnResponse).Transactions[0].Topics[0].Partitions[0].ErrorCode
 		switch {
 		case code != 0:
 			p.fail(code)
-		case !p.v2 && !req.Transactions[0].VerifyOnly:
+		case add:
 			p.added = append(p.added, at)
-		case p.m.partitions[at].append(p.pid, p.epoch, guard, w.name):
+		case rapid.IntRange(0, 3).Draw(p.m.t, "held up") == 0:
+			p.m.held = append(p.m.held, &heldRecord{at, p.pid, p.epoch, check, w.name})
+			w.spoiled = true
+		case part.append(p.m, p.pid, p.epoch, check, w.name):
 			w.records[at] = true
 		}
 		// Else a marker came in between, and it asks again.
@@ -209,6 +219,9 @@ func (m *model) finish() {
 	if c := m.shard.Counts(); c.Ongoing+c.Ending > 0 {
 		m.t.Fatalf("transactions never end: %+v", c)
 	}
+	for len(m.held) > 0 {
+		m.arrive(0)
+	}
 	for at, p := range m.partitions {
 		for id, e := range p.of {
 			if len(e.open) > 0 {
@@ -256,10 +269,35 @@ func (m *model) draw() {
 		m.crash()
 	case n < 87 && len(m.late) > 0:
 		m.repeat(rapid.IntRange(0, len(m.late)-1).Draw(m.t, "repeated"))
+	case n < 90 && len(m.held) > 0:
+		m.arrive(rapid.IntRange(0, len(m.held)-1).Draw(m.t, "arrives"))
 	case len(m.orders) > 0:
 		i := rapid.IntRange(0, len(m.orders)-1).Draw(m.t, "order")
 		m.mark(i, rapid.IntRange(0, len(m.orders[i].left)-1).Draw(m.t, "marker"))
 	}
+}
+
+// TestLateRecords: a record that is held up after its partition was verified is no part of
+// the transaction after, which has the same epoch before version 2.
+func TestLateRecords(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(t)
+		m.producers = []*producer{{m: m, name: "p", id: "x"}}
+		for range 200 {
+			switch n := rapid.IntRange(0, 9).Draw(t, "what"); {
+			case n < 1 && len(m.held) > 0:
+				m.arrive(0)
+			case n < 7:
+				m.producers[0].act()
+			case n < 9:
+				m.commit()
+				m.due()
+			case len(m.orders) > 0:
+				m.mark(0, 0)
+			}
+		}
+		m.finish()
+	})
 }
 
 // TestCrashBetweenAnySteps runs one transaction of each kind and crashes after each

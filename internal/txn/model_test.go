@@ -29,6 +29,7 @@ type model struct {
 	partitions map[kafka.TopicPartition]*partition
 	producers  []*producer
 	late       []kmsg.Request // Ends of transactions, on their way for the second time.
+	held       []*heldRecord  // Records that were verified, and that nobody waits for any more.
 
 	holders   map[string]*producer     // Who was given a producer id and epoch.
 	decisions map[string]bool          // By producer id and epoch, of version 2: what was decided.
@@ -53,12 +54,29 @@ type order struct {
 type work struct {
 	name      string
 	records   map[kafka.TopicPartition]bool // That were acknowledged.
+	spoiled   bool                          // A record was not: it can only be aborted.
 	committed bool                          // The end was acknowledged: with which outcome.
 	aborted   bool
 }
 
+// heldRecord is a record that is held up between the coordinator's word and the append.
+type heldRecord struct {
+	at    kafka.TopicPartition
+	pid   kafka.ProducerID
+	epoch kafka.ProducerEpoch
+	check check
+	name  string
+}
+
 // partition follows the rules of the data path: see package partition.
 type partition struct{ of map[kafka.ProducerID]*entry }
+
+// check is what a partition says before the coordinator is asked: whether there is need to,
+// and how many markers the producer has had.
+type check struct {
+	needed  bool
+	markers int
+}
 
 type entry struct {
 	epoch            kafka.ProducerEpoch
@@ -247,23 +265,38 @@ func (p *partition) end(m *model, o *order) bool {
 
 // append adds a record if it belongs to the open transaction, or if none has ended
 // since it was verified.
-func (p *partition) append(id kafka.ProducerID, epoch kafka.ProducerEpoch, guard int, name string) bool {
+func (p *partition) append(m *model, id kafka.ProducerID, epoch kafka.ProducerEpoch, c check, name string) bool {
 	e := p.of[id]
 	if e == nil {
 		e = &entry{open: map[string]bool{}}
 		p.of[id] = e
 	}
-	if epoch < e.epoch || len(e.open) == 0 && e.markers != guard {
+	switch open := len(e.open) > 0; {
+	case epoch < e.epoch, c.needed && e.markers != c.markers, open && e.epoch != epoch, !open && !c.needed:
 		return false
+	}
+	for other := range e.open {
+		if other != name {
+			m.t.Fatalf("a record of transaction %s has become part of %s", name, other)
+		}
 	}
 	e.epoch = epoch
 	e.open[name] = true
 	return true
 }
 
-func (p *partition) guard(id kafka.ProducerID) int {
-	if e := p.of[id]; e != nil {
-		return e.markers
+// begin is what a partition says before the coordinator is asked.
+func (p *partition) begin(id kafka.ProducerID, epoch kafka.ProducerEpoch) check {
+	e := p.of[id]
+	if e == nil {
+		return check{needed: true}
 	}
-	return 0
+	return check{needed: len(e.open) == 0 || e.epoch != epoch, markers: e.markers}
+}
+
+// arrive lets a record arrive that was held up.
+func (m *model) arrive(i int) {
+	h := m.held[i]
+	m.held = append(m.held[:i:i], m.held[i+1:]...)
+	m.partitions[h.at].append(m, h.pid, h.epoch, h.check, h.name)
 }

@@ -21,15 +21,12 @@ func (c *Coordinator) Enter(
 	ctx context.Context, p *partition.Partition, j *Joining,
 ) (partition.TxnCheck, kafka.Code, error) {
 	for joins := 1; ; joins++ {
-		end := p.Log().LogEndOffset()
 		check, needed, err := p.BeginVerification(j.ProducerID, j.ProducerEpoch)
 		if err != nil || !needed {
 			return check, kafka.ErrNone, err
 		}
 		code := c.Join(ctx, j)[0]
-		// The marker of the transaction before may have been written meanwhile: then
-		// what the coordinator said may have been about that one.
-		if code != kafka.ErrNone || joins == MaxJoins || p.Log().LogEndOffset() == end {
+		if code != kafka.ErrNone || joins == MaxJoins || j.IsFinal() || !p.Overtaken(check, j.ProducerID) {
 			return check, code, nil
 		}
 	}

@@ -22,6 +22,13 @@ type Joining struct {
 	Partitions []kafka.TopicPartition
 }
 
+// IsFinal reports whether the coordinator's word is not asked for again where a marker has
+// overtaken it. Who leaves it to brokers to add partitions may begin a transaction while the
+// markers of the one before are written: then the marker was of that one. Who adds them
+// himself has begun it when all of them were there: then what he sent has come too late,
+// and might be taken for part of the transaction after, which has the same epoch.
+func (j *Joining) IsFinal() bool { return j.VerifyOnly }
+
 // Join asks the coordinator, wherever it is, and returns a code for each partition.
 func (c *Coordinator) Join(ctx context.Context, j *Joining) []kafka.Code {
 	codes := make([]kafka.Code, len(j.Partitions))
