@@ -306,6 +306,28 @@ func TestHTTPSlowBody(t *testing.T) {
 	}
 }
 
+// Half a request is answered, if its client still listens.
+func TestHTTPHalfRequests(t *testing.T) {
+	srv, c := startHTTP(t)
+	c.createTopic("t", 1)
+	for _, what := range []string{"produce", "commit"} {
+		conn, err := net.Dial("tcp", srv.HTTPAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(conn, "POST /v1/topics/t/%s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", what)
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(conn) // To the end of the connection.
+		if err != nil || !bytes.HasPrefix(answer, []byte("HTTP/1.1 400 ")) || !bytes.Contains(answer,
+			[]byte(`{"error":{"code":"INVALID_REQUEST","message":"the body broke off after 1 bytes`)) {
+			t.Errorf("half of a %s is answered %s, %v", what, answer, err)
+		}
+		_ = conn.Close()
+	}
+}
+
 func TestHTTPTooManyRequests(t *testing.T) {
 	srv, c := startHTTP(t, strandlinetest.WithSetting("http.max.requests", "1"))
 	conn, err := net.Dial("tcp", srv.HTTPAddr())

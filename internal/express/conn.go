@@ -3,6 +3,8 @@ package express
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -87,8 +89,8 @@ func (c *conn) readRequest() verdict {
 		n, err := c.net.Read(c.buf[len(c.buf):cap(c.buf)])
 		c.buf = c.buf[:len(c.buf)+n]
 		switch {
-		case err != nil && n == 0 && len(c.buf) > 0 && isTimeout(err):
-			return leaves // net/http says what is wrong with slow requests.
+		case err != nil && n == 0 && len(c.buf) > 0 && (isTimeout(err) || errors.Is(err, io.EOF)):
+			return leaves // net/http says what is wrong with slow requests, and with half ones.
 		case err != nil && n == 0:
 			return needsMore
 		}
