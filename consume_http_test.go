@@ -331,3 +331,36 @@ func TestHTTPConsumeWhileStopping(t *testing.T) {
 		t.Errorf("stopping took %v", took)
 	}
 }
+
+// Streams that nobody reads hold what they may, and keep nobody from writing.
+func TestHTTPStalledReaders(t *testing.T) {
+	srv, c := startHTTP(t, strandlinetest.WithSetting("socket.request.max.bytes", "2000000"),
+		strandlinetest.WithSetting("queued.max.request.bytes", "8000000"))
+	c.createTopic("t", 1)
+	large := strings.Repeat("l", 900_000)
+	for range 20 { // More than a connection's buffers take.
+		c.produce("t", large, "Content-Type: application/octet-stream")
+	}
+	for range 8 {
+		conn, err := net.Dial("tcp", srv.HTTPAddr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "GET /v1/topics/t/consume?partition=0&offset=0&wait_ms=300000 HTTP/1.1\r\nHost: x\r\n"+
+			"Accept: text/event-stream\r\n\r\n")
+	}
+	for end := time.Now().Add(25 * time.Second); ; { // Until they hold all that answers may.
+		if status, _ := c.ask("GET", "/v1/topics/t/consume?partition=0&offset=0", ""); status == 429 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("answers never take all that they may")
+		}
+	}
+	c.produce("t", `{"value_text":"small"}`)
+	c.produce("t", large, "Content-Type: application/octet-stream")
+}

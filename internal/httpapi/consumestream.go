@@ -14,6 +14,9 @@ const (
 	streamOpening = 250 * time.Millisecond
 	// streamSilence is the longest that a stream is silent.
 	streamSilence = 10 * time.Second
+	// streamStep bounds what is written at a time, and so held while a client does not
+	// take it, but for a record that is larger.
+	streamStep = 256 << 10
 )
 
 // stream answers with records as they come, until the time that the caller gave
@@ -21,6 +24,7 @@ const (
 func (c *reading) stream(w http.ResponseWriter, r *http.Request, f form) error {
 	p := c.server.takePage(f, c.text)
 	p.stale = c.stale
+	c.member.MaxBytes, c.single.MaxBytes = min(c.member.MaxBytes, streamStep), min(c.single.MaxBytes, streamStep)
 	defer p.release()
 	until := time.Now().Add(c.wait)
 	begun := false

@@ -59,7 +59,7 @@ func (p *page) Add(partition int32, r *record.Record) bool {
 	}
 	p.more = true
 	for p.taken < int64(len(p.out)) {
-		if !p.server.bodies.TryAcquire(pageStep) {
+		if !p.server.takeForAnswer(pageStep) {
 			return false
 		}
 		p.taken += pageStep
@@ -90,7 +90,7 @@ func (p *page) unpaid() bool { return p.more && 2*p.taken < int64(len(p.out)) }
 
 // empty makes the page ready for the next records of a stream.
 func (p *page) empty() {
-	p.server.bodies.Release(p.taken)
+	p.server.releaseOfAnswer(p.taken)
 	p.taken, p.more, p.out = 0, false, p.out[:0]
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 func testPage(f form) *page {
-	return &page{form: f, server: &server{bodies: semaphore.NewWeighted(64 << 20)}}
+	return &page{form: f, server: &server{bodies: semaphore.NewWeighted(64 << 20), answers: semaphore.NewWeighted(64 << 20)}}
 }
 
 // described is what the API's types say a record looks like.

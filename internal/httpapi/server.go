@@ -24,8 +24,11 @@ type server struct {
 	// running are the requests that are being answered, those that wait for
 	// records included.
 	running atomic.Int64
-	// bodies is what the bodies of all requests may take together.
+	// bodies is what the bodies of all requests may take together, and what answers wait
+	// with for clients to take them. Those have half of it at most: whoever reads slowly
+	// must not keep others from writing.
 	bodies  *semaphore.Weighted
+	answers *semaphore.Weighted
 	buffers sync.Pool // Of *body.
 	pages   sync.Pool // Of *page.
 	calls   sync.Pool // Of *produceCall.
@@ -34,9 +37,27 @@ type server struct {
 func newServer(b Broker, services Services) *server {
 	return &server{
 		Services: services, broker: b, origins: http.NewCrossOriginProtection(),
-		log:    requestLog{logger: services.Logger, lines: map[string]*loggedLine{}},
-		bodies: semaphore.NewWeighted(services.Broker().QueuedMaxRequestBytes),
+		log:     requestLog{logger: services.Logger, lines: map[string]*loggedLine{}},
+		bodies:  semaphore.NewWeighted(services.Broker().QueuedMaxRequestBytes),
+		answers: semaphore.NewWeighted(services.Broker().QueuedMaxRequestBytes / 2),
 	}
+}
+
+// takeForAnswer takes a share of the budget for an answer; false if there is none.
+func (s *server) takeForAnswer(n int64) bool {
+	if !s.answers.TryAcquire(n) {
+		return false
+	}
+	if !s.bodies.TryAcquire(n) {
+		s.answers.Release(n)
+		return false
+	}
+	return true
+}
+
+func (s *server) releaseOfAnswer(n int64) {
+	s.answers.Release(n)
+	s.bodies.Release(n)
 }
 
 // serve makes a handler of a row: it bounds how many requests are answered at a
