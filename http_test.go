@@ -249,6 +249,10 @@ func TestHTTPBadProduce(t *testing.T) {
 		"Content-Type: application/octet-stream")
 	c.want(400, `unknown header field Strandline-Partiton: did you mean Strandline-Partition\?`, "POST", "/v1/topics/orders/produce", `x`,
 		"Content-Type: application/octet-stream", "Strandline-Partiton: 0")
+	for _, field := range []string{"Strandline-Key: k", "Strandline-Header-Trace: t", "Strandline-Acks: 0"} {
+		c.want(400, `the header field Strandline-.* is for a body that is the value`, "POST", "/v1/topics/orders/produce",
+			`{"value":"QQ=="}`, field)
+	}
 	c.want(400, `unknown header field Strandline-Request`, "POST", "/v1/topics/orders/produce", `x`,
 		"Content-Type: application/octet-stream", "Strandline-Request: 0")
 	if resp := c.do("GET", "/v1/topics/orders/produce", ""); resp.StatusCode != 405 || resp.Header.Get("Allow") != "POST" {

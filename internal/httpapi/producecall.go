@@ -180,6 +180,9 @@ func (c *produceCall) readJSON(r *http.Request, body []byte) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
+	if err := noSettings(r); err != nil {
+		return err
+	}
 	if len(body) == 0 {
 		return badRequest("the request has no body: send a JSON object")
 	}

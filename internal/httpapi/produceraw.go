@@ -93,11 +93,10 @@ func rawValues(r *http.Request, names []string) (map[string]string, error) {
 		values[name] = given[0]
 	}
 	for field, given := range r.Header {
-		setting, ok := strings.CutPrefix(field, settingField)
-		if !ok || strings.HasPrefix(field, headerField) || strings.HasPrefix(field, relay.FieldPrefix) {
+		if !isSetting(field) || strings.HasPrefix(field, headerField) {
 			continue
 		}
-		name := strings.ToLower(strings.ReplaceAll(setting, "-", "_"))
+		name := strings.ToLower(strings.ReplaceAll(field[len(settingField):], "-", "_"))
 		if !slices.Contains(names, name) {
 			return nil, unknownField(field, name, names)
 		}
@@ -107,6 +106,23 @@ func rawValues(r *http.Request, names []string) (map[string]string, error) {
 		values[name] = given[0]
 	}
 	return values, nil
+}
+
+// isSetting reports whether a header field says something about the record. Those of
+// brokers among themselves do not.
+func isSetting(field string) bool {
+	return strings.HasPrefix(field, settingField) && !strings.HasPrefix(field, relay.FieldPrefix)
+}
+
+// noSettings refuses header fields that only a raw request may have.
+func noSettings(r *http.Request) error {
+	for field := range r.Header {
+		if isSetting(field) {
+			return badRequest("the header field %s is for a body that is the value as it is (%s): with %s all of it stands in the body",
+				clip(field), typeRaw, typeJSON)
+		}
+	}
+	return nil
 }
 
 // fieldOf returns the header field of a parameter.
