@@ -74,8 +74,9 @@ func (q *Quorum) AddVoter(ctx context.Context, m Member) error {
 }
 
 // RemoveVoter takes a node out of the quorum. With a directory other than zero it
-// does so only if that is the voter's. A leader that is removed stops leading. A node
-// that goes on running joins again as a learner.
+// does so only if that is the voter's, and never if those that would be left could not
+// decide anything, not even to take it back. A leader that is removed stops leading. A
+// node that goes on running joins again as a learner.
 func (q *Quorum) RemoveVoter(ctx context.Context, id kafka.BrokerID, directory [16]byte) error {
 	return q.remove(ctx, id, directory, isVoter)
 }
@@ -88,7 +89,7 @@ func (q *Quorum) RemoveLearner(ctx context.Context, id kafka.BrokerID, directory
 func (q *Quorum) remove(
 	ctx context.Context, id kafka.BrokerID, directory [16]byte, kind func(*raftpb.ConfState, uint64) bool,
 ) error {
-	proposed := false
+	proposed, giveUp := false, time.Time{}
 	return q.wish(ctx, func() (*raftpb.ConfChangeV2, bool, error) {
 		known, _ := q.Member(id)
 		switch {
@@ -100,6 +101,15 @@ func (q *Quorum) remove(
 			return nil, false, &MemberError{ID: id, Problem: OtherDirectory}
 		case slices.Equal(q.conf.GetVoters(), []uint64{raftID(id)}):
 			return nil, false, &MemberError{ID: id, Problem: LastVoter}
+		}
+		if silent := q.silentWithout(raftID(id)); len(silent) > 0 {
+			if giveUp.IsZero() {
+				giveUp = time.Now().Add(q.electionTimeout()) // They may be about to say something.
+			}
+			if time.Now().Before(giveUp) {
+				return nil, true, nil
+			}
+			return nil, false, &MemberError{ID: id, Problem: TooFewLeft, Silent: silent}
 		}
 		proposed = true
 		return changeOf(raftpb.ConfChangeRemoveNode, Member{ID: id}), false, nil
@@ -254,6 +264,38 @@ func (q *Quorum) applyChange(change raftpb.ConfChangeI) error {
 	}
 	q.adjustTicker()
 	return nil
+}
+
+// silentWithout returns the voters not heard of lately, if without a certain one those
+// that are heard of would be no majority.
+func (q *Quorum) silentWithout(removed uint64) (silent []kafka.BrokerID) {
+	if !isVoter(q.conf, removed) {
+		return nil
+	}
+	left := 0
+	for _, id := range q.conf.GetVoters() {
+		if id == removed {
+			continue
+		}
+		left++
+		if id != raftID(q.opt.NodeID) && !q.heardOf(brokerID(id)) {
+			silent = append(silent, brokerID(id))
+		}
+	}
+	if left-len(silent) > left/2 {
+		return nil
+	}
+	return silent
+}
+
+// heardOf reports whether another member has given a sign of life lately.
+func (q *Quorum) heardOf(id kafka.BrokerID) bool {
+	return time.Since(q.contacts[id].at) <= q.electionTimeout()
+}
+
+// electionTimeout is the shortest silence for which a leader is missed.
+func (q *Quorum) electionTimeout() time.Duration {
+	return time.Duration(q.opt.ElectionTicks) * q.opt.TickInterval
 }
 
 // maxBehind is how many entries a learner may lack when it becomes a voter: under

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -316,6 +317,52 @@ func TestLeaderCutOff(t *testing.T) {
 		if diff := cmp.Diff([]string{"before", "after"}, c.agree()); diff != "" {
 			t.Errorf("applied (-want +got):\n%s", diff)
 		}
+		c.stop()
+	})
+}
+
+// A voter is not removed if those that are left and heard of could decide nothing: the
+// quorum would be lost, and the removal could not be undone.
+func TestRemovalThatWouldStrand(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, identified(t))
+		id, n := c.leader()
+		<-n.Ready()
+		mustAdd(t, n, "before")
+		gone, third := (id+1)%3, (id+2)%3
+		c.setCut(gone, true)
+		advance(2 * time.Second)
+		for _, removed := range []kafka.BrokerID{third, id} {
+			var refused *quorum.MemberError
+			err := n.RemoveVoter(t.Context(), removed, [16]byte{})
+			if !errors.As(err, &refused) || refused.Problem != quorum.TooFewLeft || !slices.Equal(refused.Silent, []kafka.BrokerID{gone}) {
+				t.Errorf("removing node %d while node %d is away: %v", removed, gone, err)
+			}
+		}
+		mustAdd(t, n, "still")
+		// Who was away a moment ago is waited for, and who is away can be removed.
+		c.setCut(gone, false)
+		if err := n.RemoveVoter(t.Context(), third, [16]byte{}); err != nil {
+			t.Errorf("removing node %d right after node %d is back: %v", third, gone, err)
+		}
+		c.add("after")
+		c.stop()
+	})
+}
+
+// A voter that is away can be removed: what is left is a majority.
+func TestRemovalOfOneAway(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, identified(t))
+		id, n := c.leader()
+		<-n.Ready()
+		gone := (id + 1) % 3
+		c.setCut(gone, true)
+		advance(2 * time.Second)
+		if err := n.RemoveVoter(t.Context(), gone, [16]byte{}); err != nil {
+			t.Errorf("removing the one that is away: %v", err)
+		}
+		mustAdd(t, n, "two decide")
 		c.stop()
 	})
 }

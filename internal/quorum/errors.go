@@ -3,6 +3,7 @@ package quorum
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/strandline/strandline/internal/kafka"
 )
@@ -91,12 +92,16 @@ const (
 	NotMember
 	// LastVoter: without the node nobody could vote.
 	LastVoter
+	// TooFewLeft: without the node those voters that are there would be no majority.
+	TooFewLeft
 )
 
 // MemberError says why a change of members can't be made.
 type MemberError struct {
 	ID      kafka.BrokerID
 	Problem MemberProblem
+	// Silent are the voters that are missed, with TooFewLeft.
+	Silent []kafka.BrokerID
 }
 
 // Error implements error.
@@ -110,6 +115,18 @@ func (e *MemberError) Error() string {
 		return fmt.Sprintf("node %d is not one of those", e.ID)
 	case LastVoter:
 		return fmt.Sprintf("node %d is the only voter of the quorum", e.ID)
+	case TooFewLeft:
+		return fmt.Sprintf("without node %d the voters that are there could not decide anything, not even to take it back: "+
+			"not heard of: node %s; start that first, or remove it instead", e.ID, listed(e.Silent))
 	}
 	return fmt.Sprintf("node %d: problem %d", e.ID, e.Problem)
+}
+
+// listed are ids as text.
+func listed(ids []kafka.BrokerID) string {
+	texts := make([]string, len(ids))
+	for i, id := range ids {
+		texts[i] = fmt.Sprint(id)
+	}
+	return strings.Join(texts, ", ")
 }
