@@ -468,6 +468,66 @@ func TestFollowerWithAFullDisk(t *testing.T) {
 	}
 }
 
+// A leader whose disk is full has another lead, soon, whether it refuses a decision or can't save what it has proposed;
+// where all disks are full it stays where it is.
+func TestLeaderWithAFullDisk(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, func(o *quorum.Options) { o.SegmentBytes = 16 << 10 })
+		for range 3 { // By turns.
+			full, n := c.leader()
+			<-n.Ready()
+			c.disks[full].SetCapacity(0)
+			var refused time.Time
+			for i := 0; ; i++ {
+				err := n.add(t.Context(), fmt.Sprint(full, i, strings.Repeat("x", 500)))
+				if err != nil {
+					refused = time.Now()
+					break
+				}
+			}
+			c.add(fmt.Sprint("after ", full, strings.Repeat("x", 500)))
+			if took := time.Since(refused); took > 200*time.Millisecond {
+				t.Errorf("nothing was decided for %v after the disk of %d was full", took, full)
+			}
+			if next, _ := c.leader(); next == full {
+				t.Errorf("node %d leads still", full)
+			}
+			c.disks[full].SetCapacity(-1)
+			c.agree()
+			advance(5 * time.Second) // Who has handed over waits before it does again.
+		}
+		for id := range c.disks {
+			c.disks[id].SetCapacity(0)
+		}
+		before := c.terms()
+		id, n := c.leader()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := n.Resign(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("leadership is handed to a node without room: %v", err)
+		}
+		if next, _ := c.leader(); next != id || c.terms() != before {
+			t.Errorf("node %d leads after %d, and terms rose by %d, while no disk had room", next, id, c.terms()-before)
+		}
+		for id := range c.disks {
+			c.disks[id].SetCapacity(-1)
+		}
+		c.add("last")
+		c.agree()
+		c.stop()
+	})
+}
+
+// terms returns the newest term that a node knows.
+func (c *cluster) terms() (term uint64) {
+	c.net.mu.Lock()
+	defer c.net.mu.Unlock()
+	for _, n := range c.net.nodes {
+		term = max(term, n.Status().Term)
+	}
+	return term
+}
+
 // Nodes lose power one after the other under load; nothing that was
 // acknowledged is lost and no two nodes ever differ.
 func TestPowerLossesLoseNothing(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/strandline/strandline/internal/kafka"
 )
@@ -236,17 +235,6 @@ func (q *Quorum) resign(done chan error) {
 	}
 	q.resigning = append(q.resigning, done)
 	q.node.TransferLeader(heir)
-}
-
-// heir returns the other voter that is furthest, or nobody.
-func (q *Quorum) heir() uint64 {
-	self, heir, match := raftID(q.opt.NodeID), uint64(raft.None), uint64(0)
-	q.node.WithProgress(func(id uint64, _ raft.ProgressType, p tracker.Progress) {
-		if id != self && isVoter(q.conf, id) && p.RecentActive && p.Match > match {
-			heir, match = id, p.Match
-		}
-	})
-	return heir
 }
 
 // resigned lets those go who wait for Resign.

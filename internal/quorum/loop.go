@@ -11,8 +11,6 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.etcd.io/raft/v3/tracker"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/strandline/strandline/internal/vfs"
 )
 
 // maxPerRound limits how much input one round takes before it saves.
@@ -206,35 +204,6 @@ func (q *Quorum) save(ctx context.Context, rd raft.Ready) error {
 	return nil
 }
 
-// fullPause is how long a full disk is left alone.
-const fullPause = 500 * time.Millisecond
-
-// awaitingRoom repeats a write while the disk is full. A leader refuses decisions that
-// it has no room for; who follows can't refuse what it is sent. It stands still until
-// there is room: the others decide without it, and what it has is served on.
-func (q *Quorum) awaitingRoom(ctx context.Context, write func() error) error {
-	for told := false; ; told = true {
-		err := write()
-		if !vfs.IsFull(err) || q.wal.failed != nil {
-			if told && err == nil {
-				q.opt.Logger.Info("there is room for the quorum log again", "node", q.opt.NodeID)
-			}
-			return err
-		}
-		if !told {
-			q.opt.Logger.Error("the disk is full: the metadata stands still on this node until space is freed",
-				"node", q.opt.NodeID, "error", err)
-		}
-		timer := time.NewTimer(fullPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-	}
-}
-
 // saveSnapshot stores a leader's snapshot, then begins the log anew behind it.
 // A crash in between is finished by recovery.
 func (q *Quorum) saveSnapshot(s *raftpb.Snapshot, hs hardState) error {
@@ -306,7 +275,7 @@ func (q *Quorum) keepingAlive(write func() error) error {
 			switch {
 			case gone:
 			case ticks >= maxKeptAlive*q.opt.ElectionTicks || q.opt.Hangs != nil && q.opt.Hangs():
-				q.giveUp()
+				q.giveUp("the disk hangs")
 				gone = true
 			case ticks%q.opt.HeartbeatTicks == 0:
 				q.send(q.heartbeats())
@@ -319,17 +288,20 @@ func (q *Quorum) keepingAlive(write func() error) error {
 // leadership is handed over. What was sent to it before arrives before: it may have
 // entries that this node waits to have itself, and decides about them. Until the disk goes
 // on this node takes it for the leader, so that it is asked for what concerns this one.
-func (q *Quorum) giveUp() {
+func (q *Quorum) giveUp(why string) {
 	heir := q.heir()
 	if heir == raft.None {
 		return
 	}
-	q.opt.Logger.Warn("the disk hangs: another voter is to lead the quorum", "node", q.opt.NodeID,
+	q.opt.Logger.Warn(why+": another voter is to lead the quorum", "node", q.opt.NodeID,
 		"leader", brokerID(heir))
 	q.send([]*raftpb.Message{{
 		Type: new(raftpb.MsgTimeoutNow), From: new(raftID(q.opt.NodeID)), To: new(heir), Term: new(q.role.term),
 	}})
 	q.shown = Leadership{Leader: brokerID(heir), Term: q.role.term}
+	status := q.Status()
+	status.Leadership = q.shown
+	q.status.Store(&status)
 	if q.opt.OnLeader != nil {
 		q.opt.OnLeader(q.shown)
 	}

@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/strandline/strandline/internal/vfs"
 )
 
 // proposal is one call of Do on its way to the loop.
@@ -161,6 +163,9 @@ func (q *Quorum) propose(entry []byte) error {
 	}
 	room := frameBytes(nil) + int64(q.unsavedBytes+entryHeaderBytes+len(entry))
 	if err := q.wal.reserve(alignUp(room)); err != nil {
+		if vfs.IsFull(err) {
+			q.makeWay()
+		}
 		return err
 	}
 	if err := q.node.Propose(entry); err != nil {

@@ -184,6 +184,7 @@ type Quorum struct {
 	role  role
 	shown Leadership // What OnLeader was told last.
 	haste haste
+	room  room
 	ticks int
 	// founders are the voters heard of that hold nothing, see gated.
 	founders map[uint64]bool

@@ -51,7 +51,7 @@ func (q *Quorum) step(from Member, m *raftpb.Message) {
 	}
 	if err == nil {
 		q.contact(from)
-		if !q.mayVote(m) {
+		if !q.mayVote(m) || m.GetType() == raftpb.MsgTimeoutNow && !q.mayLead() {
 			return
 		}
 		err = q.node.Step(m)
