@@ -18,6 +18,11 @@ func (e storageEvents) Corrupt(id kafka.TopicIDPartition, err *commitlog.Corrupt
 	e.named(id).Corrupt(id, err)
 }
 
+// Mended implements commitlog.Events.
+func (e storageEvents) Mended(id kafka.TopicIDPartition, m commitlog.MendedHole) {
+	e.named(id).Mended(id, m)
+}
+
 // DiskFull implements commitlog.Events.
 func (e storageEvents) DiskFull(id kafka.TopicIDPartition, err error) { e.named(id).DiskFull(id, err) }
 

@@ -93,6 +93,7 @@ func (l *Log) AppendAsFollower(bs []record.Batch) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.prepareLocked(bs); err != nil {
+		l.reportRefused(err)
 		return err
 	}
 	cfg := &l.options.Load().Config

@@ -15,6 +15,8 @@ type Events interface {
 	Recovered(RecoveredLog)
 	// Corrupt: stored bytes are not what was written.
 	Corrupt(kafka.TopicIDPartition, *CorruptionError)
+	// Mended: damage is gone, another replica had what was there.
+	Mended(kafka.TopicIDPartition, MendedHole)
 	// Deleted: segments were deleted by retention or by request.
 	Deleted(id kafka.TopicIDPartition, segments int, logStart kafka.Offset)
 	// Failed: a log went offline.
@@ -48,6 +50,15 @@ type RecoveredLog struct {
 	HealedTo kafka.Offset
 }
 
+// MendedHole says what was damaged in a log and is whole again.
+type MendedHole struct {
+	From, To  kafka.Offset // [From, To).
+	SizeBytes int64
+	Source    kafka.BrokerID // Whose replica had it.
+	Path      string
+	Reason    string // What the damage was.
+}
+
 // LogEvents is Events as log lines.
 type LogEvents struct{ Logger *slog.Logger }
 
@@ -79,6 +90,13 @@ func (e LogEvents) Corrupt(id kafka.TopicIDPartition, err *CorruptionError) {
 	e.Logger.Error("stored data is corrupt and is not served: restore the file from a copy, or let consumers "+
 		"seek past the offsets it lost", "partition", id.String(), "file", err.Path, "position", err.Position,
 		"reason", err.Reason)
+}
+
+// Mended implements Events.
+func (e LogEvents) Mended(id kafka.TopicIDPartition, m MendedHole) {
+	e.Logger.Warn("damaged records were mended from another replica: look at the disk", "partition", id.String(),
+		"from", int64(m.From), "to", int64(m.To), "bytes", m.SizeBytes, "broker", m.Source, "file", m.Path,
+		"reason", m.Reason)
 }
 
 // DiskFull implements Events.
@@ -118,6 +136,7 @@ type noEvents struct{}
 
 func (noEvents) Recovered(RecoveredLog)                            {}
 func (noEvents) Corrupt(kafka.TopicIDPartition, *CorruptionError)  {}
+func (noEvents) Mended(kafka.TopicIDPartition, MendedHole)         {}
 func (noEvents) Deleted(kafka.TopicIDPartition, int, kafka.Offset) {}
 func (noEvents) Failed(kafka.TopicIDPartition, error)              {}
 func (noEvents) Alarm(string, error)                               {}

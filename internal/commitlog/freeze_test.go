@@ -40,9 +40,10 @@ func (*lossEvents) Deleted(kafka.TopicIDPartition, int, kafka.Offset) {}
 func (e *lossEvents) Failed(_ kafka.TopicIDPartition, err error) {
 	e.alarms = append(e.alarms, err.Error())
 }
-func (*lossEvents) Problem(string, error)                    {}
-func (*lossEvents) DiskFull(kafka.TopicIDPartition, error)   {}
-func (*lossEvents) ReadFailed(kafka.TopicIDPartition, error) {}
+func (*lossEvents) Problem(string, error)                               {}
+func (*lossEvents) DiskFull(kafka.TopicIDPartition, error)              {}
+func (*lossEvents) Mended(kafka.TopicIDPartition, commitlog.MendedHole) {}
+func (*lossEvents) ReadFailed(kafka.TopicIDPartition, error)            {}
 
 // loss is a log, what it took, and what it said is durable.
 type loss struct {

@@ -67,9 +67,10 @@ func (e modelEvents) Corrupt(_ kafka.TopicIDPartition, err *commitlog.Corruption
 func (e modelEvents) Failed(_ kafka.TopicIDPartition, err error) {
 	e.m.problems = append(e.m.problems, err.Error())
 }
-func (modelEvents) Recovered(commitlog.RecoveredLog)                  {}
-func (modelEvents) Deleted(kafka.TopicIDPartition, int, kafka.Offset) {}
-func (modelEvents) Problem(string, error)                             {}
+func (modelEvents) Recovered(commitlog.RecoveredLog)                    {}
+func (modelEvents) Deleted(kafka.TopicIDPartition, int, kafka.Offset)   {}
+func (modelEvents) Problem(string, error)                               {}
+func (modelEvents) Mended(kafka.TopicIDPartition, commitlog.MendedHole) {}
 func (e modelEvents) Alarm(what string, err error) {
 	e.m.problems = append(e.m.problems, what+": "+err.Error())
 }

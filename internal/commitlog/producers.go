@@ -21,6 +21,9 @@ type producers struct {
 	snapshots []kafka.Offset // On disk, rising.
 	usable    kafka.Offset   // The newest that was written or read.
 	nowMs     int64          // The broker's clock at the current append or scan.
+	// loadedFrom and loadedTo bound the batches whose headers the table was made of when
+	// it was loaded.
+	loadedFrom, loadedTo kafka.Offset
 }
 
 // producerFields are the producer's part of a batch header.
@@ -170,6 +173,7 @@ func (p *producers) snapshot(l *Log, offset kafka.Offset, durable bool) error {
 func (p *producers) restore(l *Log, i int, at boundary) error {
 	p.nowMs = time.Now().UnixMilli()
 	p.table, p.usable = nil, 0
+	p.loadedFrom, p.loadedTo = at.nextOffset, at.nextOffset
 	if c := l.w.synced; c.flags&entryNoProducers != 0 && c.recoveryPoint == at.nextOffset {
 		return nil
 	}
@@ -186,6 +190,7 @@ func (p *producers) restore(l *Log, i int, at boundary) error {
 		}
 		l.env.events.Problem("producer snapshot is unusable, reading more of the log instead", err)
 	}
+	p.loadedFrom = from
 	for n := max(segmentAt(segments, from), 0); n <= i; n++ {
 		limit := at.position
 		if n < i {

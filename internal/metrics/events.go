@@ -13,13 +13,13 @@ import (
 // Events count what happens rarely. The zero value is ready for use; its methods
 // may be called from any goroutine.
 type Events struct {
-	recovered, tornBytes, segmentsDeleted atomic.Uint64
-	corruptions, failures, problems       atomic.Uint64
-	alarms, diskFull, readFailures        atomic.Uint64
-	cleaned, cleanFailed, uncleanable     atomic.Uint64
-	reclaimedBytes                        atomic.Uint64
-	isrShrinks, isrExpansions             atomic.Uint64
-	electedClean, electedUnclean          atomic.Uint64
+	recovered, tornBytes, segmentsDeleted   atomic.Uint64
+	corruptions, mended, failures, problems atomic.Uint64
+	alarms, diskFull, readFailures          atomic.Uint64
+	cleaned, cleanFailed, uncleanable       atomic.Uint64
+	reclaimedBytes                          atomic.Uint64
+	isrShrinks, isrExpansions               atomic.Uint64
+	electedClean, electedUnclean            atomic.Uint64
 }
 
 // Storage returns events of storage that are counted and passed on.
@@ -41,6 +41,12 @@ func (e storageEvents) Recovered(r commitlog.RecoveredLog) {
 func (e storageEvents) Corrupt(id kafka.TopicIDPartition, err *commitlog.CorruptionError) {
 	e.corruptions.Add(1)
 	e.next.Corrupt(id, err)
+}
+
+// Mended implements commitlog.Events.
+func (e storageEvents) Mended(id kafka.TopicIDPartition, m commitlog.MendedHole) {
+	e.mended.Add(1)
+	e.next.Mended(id, m)
 }
 
 // Deleted implements commitlog.Events.
@@ -149,6 +155,7 @@ func (e *Events) collect(to *scrape) {
 	to.counter("strandline_storage_torn_bytes_total", float64(e.tornBytes.Load()))
 	to.counter("strandline_storage_segments_deleted_total", float64(e.segmentsDeleted.Load()))
 	to.counter("strandline_storage_corruptions_total", float64(e.corruptions.Load()))
+	to.counter("strandline_storage_mended_total", float64(e.mended.Load()))
 	to.counter("strandline_storage_failures_total", float64(e.failures.Load()))
 	to.counter("strandline_storage_read_failures_total", float64(e.readFailures.Load()))
 	to.counter("strandline_storage_disk_full_total", float64(e.diskFull.Load()))

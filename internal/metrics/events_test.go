@@ -32,6 +32,10 @@ func (h *heard) Failed(kafka.TopicIDPartition, error) { h.what = append(h.what, 
 
 func (h *heard) DiskFull(kafka.TopicIDPartition, error) { h.what = append(h.what, "full") }
 
+func (h *heard) Mended(kafka.TopicIDPartition, commitlog.MendedHole) {
+	h.what = append(h.what, "mended")
+}
+
 func (h *heard) ReadFailed(kafka.TopicIDPartition, error) { h.what = append(h.what, "unread") }
 
 func (h *heard) Alarm(string, error) { h.what = append(h.what, "alarm") }
@@ -50,6 +54,7 @@ func TestEventsAreCountedAndPassedOn(t *testing.T) {
 	id := kafka.TopicIDPartition{}
 	storage.Recovered(commitlog.RecoveredLog{BytesCut: 7})
 	storage.Corrupt(id, nil)
+	storage.Mended(id, commitlog.MendedHole{})
 	storage.Deleted(id, 3, 0)
 	storage.Failed(id, nil)
 	storage.DiskFull(id, nil)
@@ -59,13 +64,14 @@ func TestEventsAreCountedAndPassedOn(t *testing.T) {
 	compaction.Cleaned(id, cleaner.Stats{BytesBefore: 100, BytesAfter: 40})
 	compaction.Uncleanable(id, nil)
 	compaction.Failed(id, nil)
-	want := "recovered corrupt deleted failed full unread alarm problem cleaned uncleanable failed"
+	want := "recovered corrupt mended deleted failed full unread alarm problem cleaned uncleanable failed"
 	if got := strings.Join(next.what, " "); got != want {
 		t.Errorf("passed on: %s, want %s", got, want)
 	}
 	for name, want := range map[string]uint64{
 		"strandline_storage_logs_recovered_total": 1, "strandline_storage_torn_bytes_total": 7,
 		"strandline_storage_corruptions_total": 1, "strandline_storage_segments_deleted_total": 3,
+		"strandline_storage_mended_total":    1,
 		"strandline_storage_disk_full_total": 1, "strandline_storage_read_failures_total": 1,
 		"strandline_storage_alarms_total":   1,
 		"strandline_storage_failures_total": 1, "strandline_storage_problems_total": 1,

@@ -502,6 +502,10 @@ func storageMetrics() []Metric {
 			"Reports of stored bytes that are not what was written.", "",
 		},
 		{
+			"strandline_storage_mended_total", counter, nil,
+			"Damaged places in stored records that were filled from another replica.", "",
+		},
+		{
 			"strandline_storage_failures_total", counter, nil,
 			"Logs that went offline because their disk failed.",
 			"kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
