@@ -131,13 +131,16 @@ func (b *Broker) peerAddress(id kafka.BrokerID) (string, bool) {
 	return b.cluster.raft.Address(id)
 }
 
-// joinQuorum fills in what a quorum of several nodes needs.
+// joinQuorum fills in what the quorum needs to know of this node.
 func (b *Broker) joinQuorum(o *quorum.Options) error {
 	c := b.cluster
 	if c == nil {
+		// Its files would be taken for those of topics that nobody knows.
+		o.Joined = len(b.disk.Logs()) > 0
 		return nil
 	}
 	meta := b.disk.Meta()
+	o.Joined = meta.ClusterID != ""
 	directory, err := kafka.ParseTopicID(meta.DirectoryID)
 	if err != nil {
 		return fmt.Errorf("directory id: %w", err)
@@ -149,7 +152,7 @@ func (b *Broker) joinQuorum(o *quorum.Options) error {
 		}
 	}
 	o.Directory = directory
-	if c.self.Directory, err = quorum.Identify(*o, meta.ClusterID != ""); err != nil {
+	if c.self.Directory, err = quorum.Identify(*o); err != nil {
 		return err
 	}
 	c.raft = peer.NewRaft(peer.RaftOptions{

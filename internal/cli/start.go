@@ -207,7 +207,7 @@ func (s *start) startFailure(ctx context.Context, err error) error {
 		f.hint("Another strandline runs on %s: use that one, stop it, or give this one a --data-dir "+
 			"of its own.", s.broker.DataDir)
 	case errors.As(err, &damage):
-		f.hint("Nothing was changed. Put %s/metadata back from a copy: docs/operations/damage.md says what to do "+
+		f.hint("Nothing was changed there. Put %s/metadata back from a copy: docs/operations/damage.md says what to do "+
 			"without one.", s.broker.DataDir)
 	case strings.Contains(text, "permission denied"):
 		f.hint("Choose a --data-dir and ports that this user may use.")

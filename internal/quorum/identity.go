@@ -35,10 +35,10 @@ const (
 
 // Identify returns the id by which the other nodes know the log of a directory, which
 // is to be Options.Directory: the one that o has, until the log is given up. It does
-// that here, before Open, if the log is damaged and the others decide without it, or
-// if nothing is left of it although joined says that the node took part before. Where
-// it can't be given up, Open says what is damaged.
-func Identify(o Options, joined bool) (id [16]byte, err error) {
+// that here, before Open, if the log is damaged, or gone although the node took part
+// before, and the others decide without it. Where it can't be given up, Open says what
+// is damaged.
+func Identify(o Options) (id [16]byte, err error) {
 	o = o.withDefaults()
 	id, renewed, err := readIdentity(o.FS, o.Dir)
 	var damage *CorruptionError
@@ -49,7 +49,7 @@ func Identify(o Options, joined bool) (id [16]byte, err error) {
 		id = o.Directory
 	}
 	s, scanErr := scanDir(o.FS, o.Dir)
-	if damage == nil && !errors.As(s.soundness(scanErr, joined && !renewed), &damage) {
+	if damage == nil && !errors.As(s.soundness(scanErr, o.Joined && !renewed), &damage) {
 		return id, nil // What else is wrong, Open will meet with.
 	}
 	if s.node != 0 && s.node != raftID(o.NodeID) || !s.othersDecide(o) {
@@ -73,9 +73,14 @@ func (s *scan) soundness(err error, joined bool) error {
 		_, err := s.replay(&memoryLog{})
 		return err
 	case joined && len(s.segments) == 0:
-		return &CorruptionError{snapshotName(bootstrapID().index), 0, "the log is gone"}
+		return errGone()
 	}
 	return s.checkAttempts()
+}
+
+// errGone is what is wrong with a log of which nothing is left.
+func errGone() error {
+	return &CorruptionError{snapshotName(bootstrapID().index), 0, "the log is gone"}
 }
 
 // othersDecide reports whether the other voters are a majority, as far as is known:

@@ -111,7 +111,8 @@ func identified(t *testing.T) func(*quorum.Options) {
 	joined := map[kafka.BrokerID]bool{}
 	return func(o *quorum.Options) {
 		o.Directory = [16]byte{byte(o.NodeID) + 1}
-		id, err := quorum.Identify(*o, joined[o.NodeID])
+		o.Joined = joined[o.NodeID]
+		id, err := quorum.Identify(*o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,10 +215,11 @@ func TestLogThatIsKept(t *testing.T) {
 	n := start(t, opt)
 	mustAdd(t, n, "a")
 	n.stop(t)
+	opt.Joined = true
 	identify := func() {
 		t.Helper()
 		before := fileNames(t, disk)
-		if id, err := quorum.Identify(opt, true); err != nil || id != opt.Directory {
+		if id, err := quorum.Identify(opt); err != nil || id != opt.Directory {
 			t.Errorf("known by %v, %v", id, err)
 		}
 		if after := fileNames(t, disk); !slices.Equal(before, after) {
@@ -230,6 +232,18 @@ func TestLogThatIsKept(t *testing.T) {
 	var corrupt *quorum.CorruptionError
 	if _, err := quorum.Open(opt); !errors.As(err, &corrupt) {
 		t.Errorf("opened: %v", err)
+	}
+	for _, prefix := range []string{"segment-", "snapshot-", "stopped"} {
+		if err := disk.Remove(newest(t, disk, "data/quorum", prefix)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	identify()
+	if _, err := quorum.Open(opt); !errors.As(err, &corrupt) {
+		t.Errorf("begun anew where nothing is left: %v", err)
+	}
+	if left := fileNames(t, disk); len(left) > 0 {
+		t.Errorf("made %v", left)
 	}
 }
 
@@ -253,10 +267,11 @@ func TestPowerLossWhileGivingUp(t *testing.T) {
 	<-n.Ready()
 	n.stop(t)
 	flipNewestRecord(t, disk, "data/quorum")
+	opt.Joined = true
 	crashes := crashEverywhere(disk.CrashClone(1, 0), &progress{}, func(fs vfs.FS) {
 		o := opt
 		o.FS = fs
-		if id, err := quorum.Identify(o, true); err != nil || id == opt.Directory {
+		if id, err := quorum.Identify(o); err != nil || id == opt.Directory {
 			t.Fatalf("known by %v, %v", id, err)
 		}
 	})
@@ -266,7 +281,7 @@ func TestPowerLossWhileGivingUp(t *testing.T) {
 	for _, c := range crashes {
 		o := opt
 		o.FS, o.Machine = c.disk, &list{}
-		id, err := quorum.Identify(o, true)
+		id, err := quorum.Identify(o)
 		if err != nil || id == opt.Directory {
 			t.Errorf("%s: known by %v, %v", c.what, id, err)
 			continue
@@ -276,7 +291,7 @@ func TestPowerLossWhileGivingUp(t *testing.T) {
 		if s := q.Status(); s.LastIndex != 0 {
 			t.Errorf("%s: it holds entries up to %d", c.what, s.LastIndex)
 		}
-		if again, err := quorum.Identify(o, true); err != nil || again != id {
+		if again, err := quorum.Identify(o); err != nil || again != id {
 			t.Errorf("%s: then known by %v, %v", c.what, again, err)
 		}
 		if err := q.Close(); err != nil {

@@ -69,6 +69,9 @@ type Options struct {
 	// among them begins empty and asks to join as a learner, for which it needs a
 	// Transport.
 	Voters []kafka.BrokerID
+	// Joined says that this node took part before: then it must not begin anew if
+	// nothing is left of its log.
+	Joined bool
 	// Directory is the id of the data directory and Address where others reach
 	// this node: what it is known by to them. A lone voter needs neither.
 	Directory [16]byte

@@ -354,12 +354,15 @@ func newWAL(opt Options) *wal {
 // bootstrap begins a new quorum, or an empty log that joins one. The snapshot comes
 // last: without one the directory counts as empty, however far an earlier attempt got.
 func bootstrap(opt Options, s *scan) (recovered, error) {
+	_, renewed, err := readIdentity(opt.FS, opt.Dir)
+	if err != nil {
+		return recovered{}, err
+	}
+	if opt.Joined && !renewed && len(s.segments) == 0 {
+		return recovered{}, errGone() // Begun anew, it would not know what it decided or promised.
+	}
 	founding := slices.Contains(opt.Voters, opt.NodeID)
 	if founding && opt.Transport != nil {
-		_, renewed, err := readIdentity(opt.FS, opt.Dir)
-		if err != nil {
-			return recovered{}, err
-		}
 		founding = !renewed // It was founded without the log that was given up.
 	}
 	if !founding && opt.Transport == nil {
@@ -385,7 +388,7 @@ func bootstrap(opt Options, s *scan) (recovered, error) {
 		r.log.base, r.log.hard = bootstrapID(), firstHardState()
 	}
 	r.wal.hard = r.log.hard
-	err := r.wal.createSegment(r.log.base, 0)
+	err = r.wal.createSegment(r.log.base, 0)
 	if err == nil && founding {
 		err = writeSnapshot(opt, r.snapshot)
 	}
