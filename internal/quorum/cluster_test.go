@@ -154,6 +154,14 @@ func startCluster(t *testing.T, change func(*quorum.Options)) *cluster {
 	return c
 }
 
+// join starts another node, which is no voter.
+func (c *cluster) join(id kafka.BrokerID) {
+	c.t.Helper()
+	c.disks[id] = memfs.New()
+	c.start(id)
+	c.agree()
+}
+
 // address is where a node would be reached.
 func address(id kafka.BrokerID) string { return fmt.Sprint("node-", id) }
 
@@ -363,6 +371,44 @@ func TestRemovalOfOneAway(t *testing.T) {
 			t.Errorf("removing the one that is away: %v", err)
 		}
 		mustAdd(t, n, "two decide")
+		c.stop()
+	})
+}
+
+// A second node of a learner's id, with a data directory of its own, is refused for as
+// long as the first is there: else each would drive out the other for ever. Where the
+// first is gone, it lost its data, and begins anew.
+func TestTwoLearnersOfOneID(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, identified(t))
+		_, n := c.leader()
+		<-n.Ready()
+		mustAdd(t, n, "before")
+		c.join(3)
+		advance(time.Second)
+		known, _ := n.Member(3)
+		second := quorum.Member{ID: 3, Directory: [16]byte{99}, Address: "elsewhere"}
+		before := n.Status().LastIndex
+		for range 20 {
+			var stranger *quorum.StrangerError
+			if err := n.Greeted(t.Context(), second, false); !errors.As(err, &stranger) {
+				t.Fatalf("the second of two is greeted with %v", err)
+			}
+			advance(150 * time.Millisecond)
+		}
+		if m, _ := n.Member(3); m != known || n.Status().LastIndex != before {
+			t.Errorf("after 20 greetings of another, node 3 is %+v, and was %+v; the log has %d entries and had %d",
+				m, known, n.Status().LastIndex, before)
+		}
+		c.setCut(3, true)
+		advance(2 * time.Second)
+		if err := n.Greeted(t.Context(), second, false); err != nil {
+			t.Error(err)
+		}
+		advance(100 * time.Millisecond)
+		if m, ok := n.Member(3); ok && m.Directory == known.Directory {
+			t.Errorf("the first is gone, and still counts: %+v", m)
+		}
 		c.stop()
 	})
 }

@@ -150,20 +150,42 @@ func (q *Quorum) mayVote(m *raftpb.Message) bool {
 	return m.GetIndex() > bootstrapID().index || !q.gated()
 }
 
-// Greeted takes the greeting of a node that is founding, when fresh is set, or joining.
+// Greeted takes the greeting of a node that is founding, when fresh is set, or joining. A
+// *StrangerError says that the node is not the one that the quorum knows by this id.
 func (q *Quorum) Greeted(ctx context.Context, from Member, fresh bool) error {
-	if err := q.check(from); err != nil && !slices.Contains(q.Status().Learners, from.ID) {
+	stranger := q.check(from)
+	switch {
+	case stranger == nil:
+		return q.push(ctx, inbound{greeting: true, fresh: fresh, from: from})
+	case !slices.Contains(q.Status().Learners, from.ID):
+		return stranger
+	}
+	done := make(chan error, 1)
+	if err := q.push(ctx, inbound{call: func() { done <- q.beginAnew(from) }}); err != nil {
 		return err
 	}
-	return q.push(ctx, inbound{greeting: true, fresh: fresh, from: from})
+	return q.outcome(ctx, done)
+}
+
+// beginAnew lets a learner that lost its data begin anew: nobody counts on what it had.
+// While the one that is known is there, the other is a second node of the same id: each
+// would drive out the other for ever.
+func (q *Quorum) beginAnew(from Member) error {
+	stranger := q.check(from)
+	if stranger == nil || !isLearner(q.conf, raftID(from.ID)) || !q.active() {
+		return nil // What is so now, its next greeting will find.
+	}
+	if q.heardOf(from.ID) {
+		return stranger
+	}
+	if !q.changing {
+		q.enrollAs(raftpb.ConfChangeRemoveNode, from)
+	}
+	return nil
 }
 
 func (q *Quorum) greeted(from Member, fresh bool) {
 	if q.check(from) != nil {
-		if q.active() && !q.changing && isLearner(q.conf, raftID(from.ID)) {
-			// Nobody counts on what it has lost: it may begin anew.
-			q.enrollAs(raftpb.ConfChangeRemoveNode, from)
-		}
 		return
 	}
 	q.contact(from)
