@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,7 +26,7 @@ import (
 type sideDoor struct {
 	listener *netx.Limited
 	opening  net.Listener    // The same, or TLS over it.
-	tls      *tls.Config     // Of that; nil without.
+	secure   *certs.Listener // That; nil without.
 	routes   []express.Route // What goes by the express lane.
 	server   *http.Server
 	log      *slog.Logger
@@ -62,8 +61,8 @@ func openSideDoor(
 	})
 	d.opening = d.listener
 	if source != nil {
-		d.tls = source.Server()
-		d.opening = certs.Listen(d.listener, d.tls, d.insecure)
+		d.secure = certs.Listen(d.listener, source.Server(), d.insecure)
+		d.opening = d.secure
 	}
 	return d, nil
 }

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -40,8 +39,8 @@ func (d *sideDoor) turnAway(c net.Conn, limit netx.Limit, open int) {
 		return
 	}
 	over := func() { <-d.turned }
-	if d.tls != nil {
-		c = tls.Server(c, d.tls) // The refusal is the first that is written, after a handshake.
+	if d.secure != nil {
+		c = d.secure.Server(c) // The refusal is the first that is written, after a handshake.
 		inASecond := time.Now().Add(turnAwayTime)
 		over = func() { time.AfterFunc(time.Until(inASecond), func() { <-d.turned }) }
 	}

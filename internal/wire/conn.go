@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/strandline/strandline/internal/certs"
 )
 
 // Conn is one connection of a client.
@@ -23,7 +25,7 @@ type Conn struct {
 	id       uint64
 	net      net.Conn // What is read and written: socket itself, or TLS over it.
 	socket   net.Conn
-	turns    *turns // What TLS reads and writes; nil without.
+	turns    *certs.Turns // What TLS reads and writes; nil without.
 	// raw is the socket, or nil where there is none to use directly.
 	raw  syscall.RawConn
 	in   reader
@@ -84,7 +86,7 @@ func newConn(s *Server, l *Listener, nc net.Conn) *Conn {
 		quit: make(chan struct{}),
 	}
 	if l.TLS != nil {
-		c.turns = &turns{Conn: nc, slots: s.handshakes}
+		c.turns = s.handshakes.Turns(nc)
 		c.net = tls.Server(c.turns, l.TLS)
 	}
 	c.in.conn, c.out.conn = c, c

@@ -5,60 +5,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 
 	"github.com/strandline/strandline/internal/certs"
 )
-
-// turns is a socket during a TLS handshake, which costs a stranger less than us. What
-// takes time of the processor has one of a few slots, so that requests that are being
-// answered keep the rest; who waits for the other side has none, so that clients that
-// are slow, or say nothing more, keep nobody waiting.
-type turns struct {
-	net.Conn
-	slots chan struct{}
-	over  bool // The handshake is over: set before anybody else has the connection.
-	heard bool // The other side has said something.
-}
-
-// Read implements net.Conn.
-func (t *turns) Read(p []byte) (int, error) {
-	n, err := t.without(t.Conn.Read, p)
-	if !t.over && n > 0 {
-		t.heard = true
-	}
-	return n, err
-}
-
-// Write implements net.Conn.
-func (t *turns) Write(p []byte) (int, error) { return t.without(t.Conn.Write, p) }
-
-// without does something without the slot.
-func (t *turns) without(do func([]byte) (int, error), p []byte) (int, error) {
-	if t.over {
-		return do(p)
-	}
-	<-t.slots
-	defer func() { t.slots <- struct{}{} }()
-	return do(p)
-}
 
 // handshake completes TLS, if the listener wants it.
 func (c *Conn) handshake(ctx context.Context) error {
 	if c.turns == nil {
 		return nil
 	}
-	select {
-	case c.turns.slots <- struct{}{}:
-	case <-c.quit:
-		return io.EOF
-	}
-	err := c.net.(*tls.Conn).HandshakeContext(ctx)
-	<-c.turns.slots
-	c.turns.over = true
-	if err != nil && !c.turns.heard {
-		return err // It came to see whether somebody listens, as load balancers do.
+	err := c.turns.During(c.quit, func() error { return c.net.(*tls.Conn).HandshakeContext(ctx) })
+	if err != nil && c.turns.IsSilent() {
+		return err
 	}
 	if err != nil {
 		var header tls.RecordHeaderError

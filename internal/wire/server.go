@@ -7,13 +7,14 @@ import (
 	"math"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/strandline/strandline/internal/certs"
 )
 
 // Server accepts connections and serves them. Its methods are safe to call from
@@ -28,7 +29,7 @@ type Server struct {
 	writers sync.Pool // of *Writer
 	log     closeLog
 	// handshakes has a slot for each TLS handshake that may be worked on at once.
-	handshakes chan struct{}
+	handshakes certs.Slots
 
 	// times is indexed by the key of a request.
 	times [maxTimedKey + 1]Times
@@ -79,7 +80,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{
 		options: o, started: time.Now(),
 		log:        closeLog{logger: o.Logger},
-		handshakes: make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)),
+		handshakes: certs.NewSlots(),
 		conns:      map[*Conn]struct{}{},
 		clients:    map[netip.Addr]*client{},
 	}
