@@ -127,3 +127,9 @@ func (c *Cluster) Segments(id int, dir string) []byte {
 	}
 	return all.Bytes()
 }
+
+// Leased says that a running node knows that no other has taken over what it leads.
+func (c *Cluster) Leased(id int) bool {
+	r := c.node(id).running()
+	return r != nil && r.broker.Leased()
+}

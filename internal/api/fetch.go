@@ -469,7 +469,8 @@ func (e *encoder) aborted(txns []commitlog.AbortedTxn) {
 }
 
 // encodeTags ends a partition: with where a follower's log parts from this one
-// (KIP-595), or with the leader to turn to, if there is one of these to tell.
+// (KIP-595), with what a follower is asked, or with the leader to turn to, if there is one
+// of these to tell.
 func (r *fetchReply) encodeTags(e *encoder, en *fetchEntry, leaders *currentLeaders) {
 	if at := en.result.Diverging; at != nil && e.flexible {
 		e.uvarint(1)
@@ -478,6 +479,14 @@ func (r *fetchReply) encodeTags(e *encoder, en *fetchEntry, leaders *currentLead
 		e.int32(int32(at.LeaderEpoch))
 		e.int64(int64(at.EndOffset))
 		e.noTags()
+		return
+	}
+	if round := en.result.Round; round.Number > 0 && e.flexible {
+		en.want.toldRound = round
+		e.uvarint(1)
+		e.uvarint(kafka.RoundTag)
+		e.uvarint(kafka.RoundSize)
+		e.dst = round.AppendTo(e.dst)
 		return
 	}
 	if r.version >= 16 && r.replica == nil {
@@ -499,5 +508,5 @@ func (e *fetchEntry) preferred() kafka.BrokerID {
 
 // worthSending says whether an incremental answer names the partition.
 func (e *fetchEntry) worthSending() bool {
-	return e.size > 0 || e.sent || e.result.Diverging != nil || e.want.changed(e.result.HighWatermark, e.result.LogStartOffset, e.code)
+	return e.size > 0 || e.sent || e.result.Diverging != nil || e.asks() || e.want.changed(e.result.HighWatermark, e.result.LogStartOffset, e.code)
 }

@@ -162,7 +162,7 @@ func (r *fetchReply) settleHeld() {
 	for _, e := range r.entries {
 		e.held.listed = false
 		quiet := e.code == kafka.ErrNone && e.size == 0 && !e.due && e.result.Diverging == nil &&
-			!e.result.Outside && e.want.fetchOffset >= e.result.LogEndOffset
+			!e.result.Outside && !e.asks() && e.want.fetchOffset >= e.result.LogEndOffset
 		if !quiet {
 			e.stopWaiting()
 			h.list(e)

@@ -15,6 +15,10 @@ package api
 // In a session a partition is read again only when there is something new of it
 // (fetchheld.go), so that a fetch costs what it brings, however many partitions the
 // follower follows.
+//
+// A leader that has to know whether it leads still asks its followers, and tells them
+// so in the answer to the fetch that waits: partition.Confirm. Each question is told once,
+// for there may be followers that do not know how to answer.
 
 import (
 	"math"
@@ -119,7 +123,13 @@ func (f *replicaFetch) isCut() bool {
 // tells reports whether an entry has something to tell at once, besides records.
 func (f *replicaFetch) tells(e *fetchEntry) bool {
 	return f != nil && (e.result.Diverging != nil || e.result.HighWatermark > e.want.highWatermark ||
-		e.want.told && e.result.LogStartOffset > e.want.toldLogStart)
+		e.want.told && e.result.LogStartOffset > e.want.toldLogStart || e.asks())
+}
+
+// asks reports whether the leader has a question that the follower was not told of. One
+// without a session is told with whatever is the next answer.
+func (e *fetchEntry) asks() bool {
+	return e.held.session != nil && e.result.Round.Number > 0 && e.result.Round != e.want.toldRound
 }
 
 func (f *replicaFetch) options(
@@ -128,7 +138,7 @@ func (f *replicaFetch) options(
 	return partition.ReplicaFetch{
 		Replica: f.id, BrokerEpoch: f.epoch, LeaderEpoch: want.leaderEpoch,
 		From: want.fetchOffset, LastEpoch: want.lastEpoch, LogStartOffset: want.logStart,
-		MaxBytes: maxBytes, MinOneBatch: minOneBatch, Now: now,
+		Answers: want.answers, MaxBytes: maxBytes, MinOneBatch: minOneBatch, Now: now,
 	}
 }
 
@@ -144,6 +154,10 @@ func (f *replicaFetch) wait(r *fetchReply, e *fetchEntry) bool {
 		}
 	}
 	if !e.part.WaitAppended(&e.waiter, records, e.result.LogEndOffset+1) {
+		return false
+	}
+	if e.part.Asked() > e.result.Asked { // Only now: who asked before that woke nobody.
+		e.part.StopWaiting(&e.waiter)
 		return false
 	}
 	if !prompt && e.held.session == nil {

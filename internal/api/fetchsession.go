@@ -25,10 +25,12 @@ type fetchedPartition struct {
 	lastEpoch     kafka.LeaderEpoch
 	highWatermark kafka.Offset
 	logStart      kafka.Offset // Where its log begins.
+	answers       kafka.Round  // What it was asked, see partition.Confirm.
 	// entry is that of a follower's session.
 	entry *fetchEntry
 
 	told              bool
+	toldRound         kafka.Round // The last that a follower was told of.
 	toldHighWatermark kafka.Offset
 	toldLogStart      kafka.Offset
 	toldErrorLast     bool
@@ -257,6 +259,14 @@ func (p *fetchedPartition) take(rp *kmsg.FetchRequestTopicPartition) {
 	p.fetchOffset, p.maxBytes = kafka.Offset(rp.FetchOffset), rp.PartitionMaxBytes
 	p.leaderEpoch, p.lastEpoch = kafka.LeaderEpoch(rp.CurrentLeaderEpoch), kafka.LeaderEpoch(rp.LastFetchedEpoch)
 	p.highWatermark, p.logStart = kafka.Offset(rp.HighWatermark), kafka.Offset(rp.LogStartOffset)
+	p.answers = kafka.Round{}
+	if rp.UnknownTags.Len() > 0 {
+		rp.UnknownTags.Each(func(tag uint32, value []byte) {
+			if tag == kafka.RoundTag {
+				p.answers, _ = kafka.ParseRound(value)
+			}
+		})
+	}
 }
 
 // update applies an incremental request's changes.

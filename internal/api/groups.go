@@ -14,6 +14,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/strandline/strandline/internal/coordinator"
 	"github.com/strandline/strandline/internal/coordinator/groups"
 	"github.com/strandline/strandline/internal/coordinator/shard"
 	"github.com/strandline/strandline/internal/group"
@@ -64,13 +65,23 @@ func clientHost(c *wire.Conn) string {
 	return host
 }
 
+// beginReads begins a read for each id, so that those that must be confirmed by replicas
+// are so together.
+func beginReads[M shard.Machine](ids []string, begin func(string) coordinator.Reading[M]) []coordinator.Reading[M] {
+	reads := make([]coordinator.Reading[M], len(ids))
+	for i, id := range ids {
+		reads[i] = begin(id)
+	}
+	return reads
+}
+
 // maxAskedAgain is how often a request may name the same group: an answer must
 // not grow with how often a request says a thing.
 const maxAskedAgain = 4
 
 // ask runs a step per group and returns the reply that collects the answers.
 func (s *Services) ask(
-	w *wire.Request, ids []string, merge func([]kmsg.Response) kmsg.Response,
+	ctx context.Context, w *wire.Request, ids []string, merge func([]kmsg.Response) kmsg.Response,
 	step func(i int, m *group.Shard, c *group.Context, fx *shard.Effects),
 	refuse func(i int, code kafka.Code, message string) kmsg.Response,
 ) *groupReply {
@@ -81,9 +92,10 @@ func (s *Services) ask(
 	if len(ids) == 0 {
 		r.complete(merge(r.answers), nil)
 	}
-	do := s.Groups.Do
+	do := func(i int, step func(*group.Shard, int64, *shard.Effects)) error { return s.Groups.Do(ids[i], step) }
 	if w.Key == kmsg.OffsetFetch.Int16() {
-		do = s.Groups.Read
+		reads := beginReads(ids, s.Groups.BeginRead)
+		do = func(i int, step func(*group.Shard, int64, *shard.Effects)) error { return reads[i].Run(ctx, step) }
 	}
 	asked := map[string]int{}
 	host := clientHost(w.Conn)
@@ -96,7 +108,7 @@ func (s *Services) ask(
 		if len(ids) > 1 {
 			asked[id]++
 		}
-		err := do(id, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
+		err := do(i, func(m *group.Shard, nowMs int64, fx *shard.Effects) {
 			step(i, m, &group.Context{
 				NowMs: nowMs, Caller: to, ClientID: w.ClientID, ClientHost: host,
 				Topics: groups.Topics{Image: s.image()},
@@ -125,16 +137,16 @@ func grouped[T any, P message[T]](
 			fetchOnce(fetch)
 		}
 		if id, ok := group.GroupID(req); ok {
-			return s.ask(w, []string{id}, firstAnswer,
+			return s.ask(ctx, w, []string{id}, firstAnswer,
 				func(_ int, m *group.Shard, c *group.Context, fx *shard.Effects) { m.Handle(c, req, fx) },
 				func(_ int, code kafka.Code, message string) kmsg.Response {
 					return group.ErrorResponse(req, code, message)
 				})
 		}
 		if several, ok := any(req).(*kmsg.DeleteGroupsRequest); ok {
-			return s.deleteGroups(w, several)
+			return s.deleteGroups(ctx, w, several)
 		}
-		return s.fetchSeveral(w, any(req).(*kmsg.OffsetFetchRequest))
+		return s.fetchSeveral(ctx, w, any(req).(*kmsg.OffsetFetchRequest))
 	}
 }
 
@@ -164,7 +176,7 @@ func fetchOnce(req *kmsg.OffsetFetchRequest) {
 }
 
 // fetchSeveral answers an OffsetFetch about any number of groups.
-func (s *Services) fetchSeveral(w *wire.Request, req *kmsg.OffsetFetchRequest) wire.Response {
+func (s *Services) fetchSeveral(ctx context.Context, w *wire.Request, req *kmsg.OffsetFetchRequest) wire.Response {
 	parts := group.SplitFetch(req)
 	ids := make([]string, len(parts))
 	for i := range parts {
@@ -177,7 +189,7 @@ func (s *Services) fetchSeveral(w *wire.Request, req *kmsg.OffsetFetchRequest) w
 		}
 		return group.MergeFetch(req.Version, responses)
 	}
-	return s.ask(w, ids, merge,
+	return s.ask(ctx, w, ids, merge,
 		func(i int, m *group.Shard, c *group.Context, fx *shard.Effects) { m.OffsetFetch(c, parts[i], fx) },
 		func(i int, code kafka.Code, message string) kmsg.Response {
 			return group.ErrorResponse(parts[i], code, message)
@@ -185,7 +197,7 @@ func (s *Services) fetchSeveral(w *wire.Request, req *kmsg.OffsetFetchRequest) w
 }
 
 // deleteGroups answers DeleteGroups, whose groups may belong to any shard.
-func (s *Services) deleteGroups(w *wire.Request, req *kmsg.DeleteGroupsRequest) wire.Response {
+func (s *Services) deleteGroups(ctx context.Context, w *wire.Request, req *kmsg.DeleteGroupsRequest) wire.Response {
 	merge := func(answers []kmsg.Response) kmsg.Response {
 		resp := req.ResponseKind().(*kmsg.DeleteGroupsResponse)
 		for _, a := range answers {
@@ -193,7 +205,7 @@ func (s *Services) deleteGroups(w *wire.Request, req *kmsg.DeleteGroupsRequest) 
 		}
 		return resp
 	}
-	return s.ask(w, req.Groups, merge,
+	return s.ask(ctx, w, req.Groups, merge,
 		func(i int, m *group.Shard, c *group.Context, fx *shard.Effects) {
 			m.DeleteGroup(c, req.Version, req.Groups[i], fx)
 		},
@@ -204,11 +216,13 @@ func (s *Services) deleteGroups(w *wire.Request, req *kmsg.DeleteGroupsRequest) 
 }
 
 func (s *Services) describeGroups(
-	_ context.Context, _ *wire.Request, req *kmsg.DescribeGroupsRequest,
+	ctx context.Context, _ *wire.Request, req *kmsg.DescribeGroupsRequest,
 ) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
-	for _, id := range eachOnce(req.Groups, func(id *string) string { return *id }) {
-		err := s.Groups.Do(id, func(m *group.Shard, _ int64, _ *shard.Effects) {
+	ids := eachOnce(req.Groups, func(id *string) string { return *id })
+	reads := beginReads(ids, s.Groups.BeginRead)
+	for i, id := range ids {
+		err := reads[i].Run(ctx, func(m *group.Shard, _ int64, _ *shard.Effects) {
 			resp.Groups = append(resp.Groups, m.DescribeGroup(req.Version, id))
 		})
 		if err != nil {

@@ -7,10 +7,14 @@ package api
 //
 // Without tiered storage every record is local, nothing is in a tier, and
 // nothing waits for an upload: the special timestamps are answered so.
+//
+// Unlike in Kafka, a leader that has not heard the controller for long asks its replicas
+// before it says where a partition ends: partition.Confirm.
 
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -31,18 +35,67 @@ const (
 )
 
 func (s *Services) listOffsets(
-	_ context.Context, _ *wire.Request, req *kmsg.ListOffsetsRequest,
+	ctx context.Context, _ *wire.Request, req *kmsg.ListOffsetsRequest,
 ) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
+	confirmed := s.confirmEnds(ctx, req)
 	for _, t := range req.Topics {
 		rt := kmsg.NewListOffsetsResponseTopic()
 		rt.Topic = t.Topic
 		for i := range t.Partitions {
-			rt.Partitions = append(rt.Partitions, s.listOffset(req, t.Topic, &t.Partitions[i]))
+			rp := s.listOffset(req, t.Topic, &t.Partitions[i])
+			if asksForEnd(t.Partitions[i].Timestamp) && rp.ErrorCode == 0 {
+				if err := confirmed(t.Topic, rp.Partition); err != nil {
+					rp.ErrorCode, rp.Offset, rp.Timestamp, rp.LeaderEpoch = int16(codeOf(err)), -1, -1, -1
+				}
+			}
+			rt.Partitions = append(rt.Partitions, rp)
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}
 	return resp
+}
+
+// asksForEnd says whether the answer follows from where the log ends.
+func asksForEnd(timestamp int64) bool {
+	return timestamp >= 0 || timestamp == latestTimestamp || timestamp == maxTimestamp
+}
+
+// confirmEnds finds out which partitions this broker leads for sure. One that was replaced
+// without its knowledge would tell an end that was passed since, and who reads up to there
+// would miss what was acknowledged before it asked. The function that is returned says what
+// came of it, and costs nothing where no other broker can have taken over.
+func (s *Services) confirmEnds(
+	ctx context.Context, req *kmsg.ListOffsetsRequest,
+) func(topic string, partition int32) error {
+	if s.Leased == nil || s.Leased() {
+		return func(string, int32) error { return nil }
+	}
+	waits := map[kafka.TopicPartition]func(context.Context) error{}
+	for i := range req.Topics {
+		for _, rp := range req.Topics[i].Partitions {
+			at := kafka.TopicPartition{Topic: req.Topics[i].Topic, Partition: rp.Partition}
+			if waits[at] != nil || !asksForEnd(rp.Timestamp) {
+				continue
+			}
+			if p, err := s.leading(at.Topic, at.Partition, kafka.NoLeaderEpoch); err == nil {
+				waits[at] = p.Confirm(p.LeaderEpoch())
+			}
+		}
+	}
+	until := time.Now().Add(partition.ConfirmTimeout)
+	return func(topic string, i int32) error {
+		wait := waits[kafka.TopicPartition{Topic: topic, Partition: i}]
+		if wait == nil {
+			return nil // Refused for another reason.
+		}
+		ctx, cancel := context.WithDeadline(ctx, until)
+		defer cancel()
+		if err := wait(ctx); err != nil && !(errors.Is(err, context.DeadlineExceeded) && s.Leased()) {
+			return partition.ErrNotLeader
+		}
+		return nil
+	}
 }
 
 func (s *Services) listOffset(
@@ -59,8 +112,7 @@ func (s *Services) listOffset(
 		out.ErrorCode = int16(kafka.ErrUnsupportedVersion)
 		return out
 	}
-	byEnd := rp.Timestamp >= 0 || rp.Timestamp == latestTimestamp || rp.Timestamp == maxTimestamp
-	if err := p.Settled(); err != nil && byEnd {
+	if err := p.Settled(); err != nil && asksForEnd(rp.Timestamp) {
 		// What would be told may be less than the leader before told (KIP-207).
 		if out.ErrorCode = int16(codeOf(err)); req.Version < 5 && errors.Is(err, partition.ErrNotSettled) {
 			out.ErrorCode = int16(kafka.ErrLeaderNotAvailable)

@@ -146,11 +146,13 @@ func (s *Services) writeTxnMarkers(
 }
 
 func (s *Services) describeTransactions(
-	_ context.Context, _ *wire.Request, req *kmsg.DescribeTransactionsRequest,
+	ctx context.Context, _ *wire.Request, req *kmsg.DescribeTransactionsRequest,
 ) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.DescribeTransactionsResponse)
-	for _, id := range eachOnce(req.TransactionalIDs, func(id *string) string { return *id }) {
-		err := s.Transactions.Do(id, func(m *txn.Shard, _ int64, _ *shard.Effects) {
+	ids := eachOnce(req.TransactionalIDs, func(id *string) string { return *id })
+	reads := beginReads(ids, s.Transactions.BeginRead)
+	for i, id := range ids {
+		err := reads[i].Run(ctx, func(m *txn.Shard, _ int64, _ *shard.Effects) {
 			resp.TransactionStates = append(resp.TransactionStates, m.Describe(id))
 		})
 		if err != nil {

@@ -37,7 +37,7 @@ func (s *Services) txnOffsetCommit(ctx context.Context, w *wire.Request) wire.Re
 	if code != kafka.ErrNone {
 		return s.memory.encode(w, group.ErrorResponse(req, code, ""))
 	}
-	return s.ask(w, []string{req.Group}, firstAnswer,
+	return s.ask(ctx, w, []string{req.Group}, firstAnswer,
 		func(_ int, m *group.Shard, c *group.Context, fx *shard.Effects) {
 			c.Guard = check
 			m.Handle(c, req, fx)

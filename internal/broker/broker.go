@@ -37,6 +37,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -131,6 +132,7 @@ type Broker struct {
 	cleaner    *cleaner.Cleaner
 	control    *controlplane.ControlPlane
 	lifecycle  *controlplane.Lifecycle
+	joined     atomic.Bool
 	cluster    *cluster
 	quorum     *quorum.Quorum
 	disk       *commitlog.Dir
@@ -235,7 +237,7 @@ func (b *Broker) openParts() error {
 	}
 	b.groups = coordinator.New(coordinator.Options[*group.Shard]{
 		Topic: metadata.OffsetsTopic, CodeOf: refusal.CodeOf, Now: b.now, Logger: b.log,
-		New: b.newGroups, WriteTimeout: b.settings().OffsetsCommitTimeout,
+		New: b.newGroups, WriteTimeout: b.settings().OffsetsCommitTimeout, Leased: b.leased,
 	})
 	b.openTransactions()
 	s := b.settings()
@@ -353,6 +355,7 @@ func (b *Broker) boot(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("register with the controller: %w", err)
 	}
+	b.joined.Store(true)
 	if err := b.belong(clusterID); err != nil {
 		return err
 	}

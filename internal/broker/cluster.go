@@ -183,6 +183,7 @@ func (b *Broker) openReplication() {
 	c.raft.Attach(b.quorum)
 	c.fetcher = fetcher.New(fetcher.Options{
 		Self: c.self.ID, BrokerEpoch: b.brokerEpoch, Now: b.now, Logger: b.log, Settings: b.fetcherSettings,
+		Joined:  b.joined.Load,
 		To:      func(id kafka.BrokerID) fetcher.Requester { return c.fetches.To(id) },
 		ToShare: func(id kafka.BrokerID, share int) fetcher.Requester { return c.share(share, b.peerAddress).To(id) },
 	})
@@ -385,6 +386,10 @@ func (b *Broker) brokerEpoch() kafka.BrokerEpoch {
 	}
 	return self.Epoch
 }
+
+// leased says that no other broker can have taken over from this one without its knowledge.
+// One that has not joined knows nothing of the kind.
+func (b *Broker) leased() bool { return b.joined.Load() && b.lifecycle.Leased() }
 
 // alive reports whether a broker is not fenced.
 func (b *Broker) alive(id kafka.BrokerID) bool {

@@ -25,13 +25,12 @@ func (b *Broker) openRequests() {
 	})
 	b.coordinator = &groups.Coordinator{
 		Shards: b.groups, EnsureTopic: b.ensureOffsetsTopic, Image: b.control.Image,
-		Leased: func() bool { return b.lifecycle.Leased() }, // Clients come when it is there.
 	}
 	b.api = &api.Services{
 		NodeID: self, LogDir: b.config.DataDir, Partitions: b.partitions, Control: b.control,
 		Groups: b.coordinator, Topics: b.topics, Disk: b.config.FS, Broker: b.control.BrokerConfig, Now: b.now, Logger: b.log, Reach: b.reach,
 	}
-	b.api.Leased = b.coordinator.Leased
+	b.api.Leased = b.leased
 	b.api.Transactions, b.api.Markers = b.transactions, b.local()
 	b.api.Quorum, b.api.OutOfTouch, b.api.Hangs = b.quorum, b.control.OutOfTouch, b.control.Hangs
 	if b.cluster != nil {

@@ -19,7 +19,7 @@ func (b *Broker) openTransactions() {
 	self := kafka.BrokerID(b.config.NodeID)
 	b.txns = coordinator.New(coordinator.Options[*txn.Shard]{
 		Topic: metadata.TransactionsTopic, CodeOf: refusal.CodeOf, Now: b.now, Logger: b.log,
-		New: b.newTransactions, WriteTimeout: b.settings().OffsetsCommitTimeout,
+		New: b.newTransactions, WriteTimeout: b.settings().OffsetsCommitTimeout, Leased: b.leased,
 	})
 	b.markers = transactions.NewSender(transactions.SenderOptions{
 		Self: self, Image: b.control.Image, Write: b.local().Write, Peers: b.transactionPeers(),

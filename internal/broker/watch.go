@@ -34,3 +34,6 @@ func (b *Broker) AddVoter(ctx context.Context, id kafka.BrokerID) error {
 	}
 	return b.quorum.AddVoter(ctx, m)
 }
+
+// Leased says that this broker knows that no other has taken over what it leads.
+func (b *Broker) Leased() bool { return b.leased() }

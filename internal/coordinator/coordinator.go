@@ -25,6 +25,9 @@ type Options[M shard.Machine] struct {
 	// Elapsed is how long ago some moment was, on a clock that nobody sets; nil for
 	// the system's.
 	Elapsed func() time.Duration
+	// Leased says that no other broker can have taken over from this one without its
+	// knowledge; nil for always. See BeginRead.
+	Leased func() bool
 
 	// WriteTimeout is how long a reply waits for the high watermark before it is
 	// turned into a refusal; 0 means 5 s.

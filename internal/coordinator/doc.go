@@ -23,6 +23,11 @@
 // Time: machines reckon by the wall clock, since what they write down must mean
 // something after a restart. When somebody sets it, deadlines move along (clock.go).
 //
+// Reads: a step that changes nothing waits for no other broker, and a broker that was
+// replaced without its knowledge would tell what was committed before that. So where it
+// matters the step is run by BeginRead, which asks the replicas first when the controller
+// was not heard of (partition.Confirm).
+//
 // Invariants:
 //
 //	a reply is sent only when the records of its step are committed

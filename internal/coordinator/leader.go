@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"time"
 
 	"github.com/strandline/strandline/internal/commitlog"
@@ -72,6 +73,9 @@ func (l *leader) HighWatermark() (kafka.Offset, error) {
 	reached := l.p.HighWatermark() // First: it is of the epoch if that still lasts.
 	return reached, l.p.Leads(l.epoch)
 }
+
+// Confirm implements Partition.
+func (l *leader) Confirm() (wait func(context.Context) error) { return l.p.Confirm(l.epoch) }
 
 // Wait implements Partition.
 func (l *leader) Wait(target kafka.Offset, w Waker) bool {

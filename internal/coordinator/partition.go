@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"time"
 
 	"github.com/strandline/strandline/internal/commitlog"
@@ -31,6 +32,9 @@ type Partition interface {
 	// or leadership changes. It returns false, and arranges nothing, if the high
 	// watermark is there already. Each shard has one wait at a time.
 	Wait(target kafka.Offset, w Waker) bool
+	// Confirm asks the replicas whether this broker leads the partition still. The
+	// function that it returns waits for the answer: see partition.Partition.Confirm.
+	Confirm() (wait func(context.Context) error)
 }
 
 // Waker is woken by a partition. It does not block and takes no lock.

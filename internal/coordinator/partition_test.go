@@ -1,6 +1,7 @@
 package coordinator_test
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type fakePartition struct {
 	deposed       bool
 	appendErr     error
 	readErr       error
+	deny          error // What comes of Confirm.
+	asked         int
 	waiter        coordinator.Waker
 	target        kafka.Offset
 	appends       int
@@ -114,6 +117,22 @@ func (p *fakePartition) HighWatermark() (kafka.Offset, error) {
 		return 0, errNotLeader
 	}
 	return p.highWatermark, nil
+}
+
+func (p *fakePartition) Confirm() func(context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+	return func(ctx context.Context) error {
+		p.mu.Lock()
+		deny := p.deny
+		p.mu.Unlock()
+		if errors.Is(deny, context.DeadlineExceeded) {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return deny
+	}
 }
 
 func (p *fakePartition) Wait(target kafka.Offset, w coordinator.Waker) bool {

@@ -26,6 +26,8 @@ type entry struct {
 	gone bool
 	// readers says that somebody here waits for the high watermark.
 	readers bool
+	// answer is what the leader asks, and is not answered yet: whether this epoch is followed.
+	answer kafka.Round
 	// notBefore, if set, is when it may be asked for again after a failure.
 	notBefore time.Time
 	backoff   time.Duration
@@ -71,6 +73,25 @@ func (l *loop) worked(e *entry) {
 			"broker", l.id.leader, "leader_epoch", e.epoch, "offset", e.at.Offset)
 	}
 	e.failing, e.backoff = false, 0
+}
+
+// takeRound notes what the leader asks. The next fetch of the partition answers, and looks
+// its position up before: who does not follow the epoch any more says nothing. Neither
+// does who has not joined since it started, for what it knows may be older than what it
+// knew before.
+func (l *loop) takeRound(e *entry, rp *kmsg.FetchResponseTopicPartition) {
+	if rp.UnknownTags.Len() == 0 || l.f.o.Joined != nil && !l.f.o.Joined() {
+		return
+	}
+	rp.UnknownTags.Each(func(tag uint32, value []byte) {
+		if tag != kafka.RoundTag {
+			return
+		}
+		if r, ok := kafka.ParseRound(value); ok && r.LeaderEpoch == e.epoch && r.Number > e.answer.Number {
+			e.answer = r
+			l.session.note(e)
+		}
+	})
 }
 
 // takePartition takes what a leader answers for one partition. It reports whether

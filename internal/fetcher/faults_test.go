@@ -1,6 +1,7 @@
 package fetcher_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -27,10 +28,14 @@ type faults struct {
 	rotten  bool // One disk has lost a bit, once.
 	clients sync.WaitGroup
 
-	seen     sync.Mutex
-	written  int
-	promised map[kafka.Offset]string // To producers.
-	read     map[kafka.Offset]string // By consumers.
+	seen    sync.Mutex
+	written int
+	// newest is the leader epoch of the newest record that was acknowledged, and last its offset.
+	newest                 kafka.LeaderEpoch
+	last                   kafka.Offset
+	confirmed, unconfirmed int
+	promised               map[kafka.Offset]string // To producers.
+	read                   map[kafka.Offset]string // By consumers.
 }
 
 const faultTopic = "orders"
@@ -44,7 +49,7 @@ func TestFaults(t *testing.T) {
 			replicated(t, 3, func(t *testing.T, w *world) {
 				f := &faults{
 					world: w, random: rand.New(rand.NewPCG(seed, 1)), down: map[kafka.BrokerID]*memfs.FS{},
-					cut: map[[2]kafka.BrokerID]bool{}, promised: map[kafka.Offset]string{}, read: map[kafka.Offset]string{},
+					cut: map[[2]kafka.BrokerID]bool{}, promised: map[kafka.Offset]string{}, read: map[kafka.Offset]string{}, last: kafka.NoOffset,
 				}
 				w.create(faultTopic, 1, 1, 2, 3)
 				for range 150 {
@@ -73,6 +78,7 @@ func (f *faults) step() {
 		f.write()
 	case n < 60:
 		f.look()
+		f.confirm()
 	case n < 62:
 		f.trim()
 	case n < 69:
@@ -121,6 +127,41 @@ func (f *faults) write() {
 				return
 			}
 			f.note("acknowledged", f.promised, info.BaseOffset, value)
+			f.seen.Lock()
+			defer f.seen.Unlock()
+			f.newest, f.last = max(f.newest, info.LeaderEpoch), max(f.last, info.LastOffset)
+		})
+	}
+}
+
+// confirm has each broker that takes itself for the leader ask its replicas: who is
+// confirmed has all that any leader had acknowledged by then.
+func (f *faults) confirm() {
+	for id, n := range f.nodes {
+		p := n.applier.Table.Get(faultTopic, 0)
+		if f.down[id] != nil || p == nil || p.Leads(kafka.NoLeaderEpoch) != nil {
+			continue
+		}
+		f.seen.Lock()
+		newest, last, epoch := f.newest, f.last, p.LeaderEpoch()
+		f.seen.Unlock()
+		wait := p.Confirm(epoch)
+		f.clients.Go(func() {
+			ctx, cancel := context.WithTimeout(f.t.Context(), partition.ConfirmTimeout)
+			defer cancel()
+			err := wait(ctx)
+			end := p.Log().LogEndOffset()
+			f.seen.Lock()
+			defer f.seen.Unlock()
+			if err != nil {
+				f.unconfirmed++
+				return
+			}
+			f.confirmed++
+			if newest > epoch || p.Leads(epoch) == nil && end <= last {
+				f.t.Errorf("broker %d is confirmed under epoch %d with a log up to %d, and epoch %d had acknowledged %d",
+					id, epoch, end, newest, last)
+			}
 		})
 	}
 }
@@ -352,8 +393,8 @@ func (f *faults) check() {
 			f.t.Errorf("%s is there %d times", value, n)
 		}
 	}
-	f.t.Logf("%d written, %d acknowledged, %d read, %d stored from %d on, leader epoch %d", f.written, len(f.promised),
-		len(f.read), len(stored), start, f.partition().LeaderEpoch)
+	f.t.Logf("%d written, %d acknowledged, %d read, %d stored from %d on, leader epoch %d, %d confirmed and %d not",
+		f.written, len(f.promised), len(f.read), len(stored), start, f.partition().LeaderEpoch, f.confirmed, f.unconfirmed)
 	if len(f.promised) == 0 {
 		f.t.Error("nothing was acknowledged: the run shows nothing")
 	}

@@ -24,6 +24,8 @@
 //	epoch they were asked for with; records that are there already are left out
 //	a partition that fails backs off alone; the others of its leader go on
 //	nothing runs and no connection is made while there is nothing to follow
+//	what a leader asks (partition.Confirm) is answered by a fetch whose position was
+//	looked up, under the leader's epoch, after the question had come
 //
 // Failing cases that this is for:
 //
@@ -99,8 +101,11 @@ type Options struct {
 	// their own; with nil there is one loop, whatever the settings say.
 	ToShare  func(id kafka.BrokerID, share int) Requester
 	Settings func() Settings
-	Now      func() time.Time
-	Logger   *slog.Logger
+	// Joined reports whether this process has joined the cluster: it knows what was decided
+	// before it started. nil for always.
+	Joined func() bool
+	Now    func() time.Time
+	Logger *slog.Logger
 }
 
 // Fetcher follows leaders.

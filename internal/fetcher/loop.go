@@ -306,7 +306,11 @@ func (l *loop) append(ctx context.Context, c, next *call) {
 		for j := range t.Partitions {
 			rp := &t.Partitions[j]
 			e := l.byKey[key{t.TopicID, rp.Partition}]
-			if e == nil || !e.told || next != nil && next.names[e] {
+			if e == nil || !e.told {
+				continue
+			}
+			l.takeRound(e, rp)
+			if next != nil && next.names[e] {
 				continue
 			}
 			if l.takePartition(e, rp) {

@@ -66,7 +66,7 @@ func (s *session) reset(entries map[*partition.Partition]*entry) {
 	s.id, s.epoch, s.told, s.refused = 0, 0, 0, false
 	clear(s.news)
 	for _, e := range entries {
-		e.told = false
+		e.told, e.answer = false, kafka.Round{}
 		s.note(e)
 	}
 }
@@ -166,6 +166,10 @@ func (b *requestBuilder) add(e *entry, maxBytes int32) {
 	rp.HighWatermark = math.MaxInt64
 	if e.readers {
 		rp.HighWatermark = int64(e.at.HighWatermark)
+	}
+	if e.answer.Number > 0 {
+		rp.UnknownTags.Set(kafka.RoundTag, e.answer.AppendTo(nil))
+		e.answer = kafka.Round{}
 	}
 	b.req.Topics[i].Partitions = append(b.req.Topics[i].Partitions, rp)
 	if !e.told {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,6 +72,7 @@ type node struct {
 	links      map[kafka.BrokerID]*link
 	requests   map[kafka.BrokerID]int // Fetches sent.
 	stop       func()
+	outside    atomic.Bool // It has not joined.
 
 	mu    sync.Mutex
 	image *metadata.Image
@@ -186,7 +188,7 @@ func (w *world) start(id kafka.BrokerID, disk *memfs.FS) *node {
 	n.fetcher = fetcher.New(fetcher.Options{
 		Self: id, BrokerEpoch: n.epoch, Now: time.Now, Logger: logger,
 		To: func(id kafka.BrokerID) fetcher.Requester { return n.to(id, id) }, ToShare: n.toShare,
-		Settings: func() fetcher.Settings { return w.settings },
+		Settings: func() fetcher.Settings { return w.settings }, Joined: func() bool { return !n.outside.Load() },
 	})
 	n.applier = &partition.Applier{
 		Table: table, Self: id, Storage: dir, Now: time.Now, Logger: logger,

@@ -95,12 +95,10 @@ func (s *server) listGroups(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ask runs a step of a group's machine and waits for the reply, which is one of
-// kmsg's, so that the machine can make a refusal of it.
-func (s *server) ask(
-	ctx context.Context, id string, step func(m *group.Shard, c *group.Context, fx *shard.Effects),
-) (any, error) {
-	return groups.Ask(ctx, s.Groups, id, group.Context{Topics: groups.Topics{Image: s.Control.Image()}}, step)
+// asker is what a group's machine is told of who asks: what it replies is one of kmsg's,
+// so that it can make a refusal of it.
+func (s *server) asker() group.Context {
+	return group.Context{Topics: groups.Topics{Image: s.Control.Image()}}
 }
 
 // groupsElsewhere lists the groups that other brokers coordinate.
@@ -182,7 +180,7 @@ func (s *server) describeGroupHere(w http.ResponseWriter, r *http.Request) error
 		d     group.Description
 		known bool
 	)
-	response, err := s.ask(ctx, id, func(m *group.Shard, c *group.Context, fx *shard.Effects) {
+	response, err := groups.AskNow(ctx, s.Groups, id, s.asker(), func(m *group.Shard, c *group.Context, fx *shard.Effects) {
 		d, known = m.Describe(id)
 		req := kmsg.NewPtrOffsetFetchRequest() // Of all topics, by version 7.
 		req.Version, req.Group = 7, id
@@ -291,7 +289,7 @@ func (s *server) deleteGroupHere(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), decisionTimeout)
 	defer cancel()
 	id := r.PathValue("group")
-	response, err := s.ask(ctx, id, func(m *group.Shard, c *group.Context, fx *shard.Effects) {
+	response, err := groups.Ask(ctx, s.Groups, id, s.asker(), func(m *group.Shard, c *group.Context, fx *shard.Effects) {
 		m.DeleteGroup(c, kmsg.NewPtrDeleteGroupsRequest().MaxVersion(), id, fx)
 	})
 	if err != nil {

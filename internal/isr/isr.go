@@ -33,6 +33,9 @@
 //     of the controller: a smaller ISR counts only when both are known.
 //   - A fetch of an earlier registration of a broker (KIP-903) may have been on
 //     its way since before that broker lost its disk. It counts for nothing.
+//   - A leader that can't hear the controller asks those that could have been elected in
+//     its place (Ask). Who is not in the ISR can't; who is eligible beside it can, and who
+//     is wanted in may be in it already.
 //
 // Deliberately absent: fetching, timers, and any word to the controller.
 package isr
@@ -83,6 +86,8 @@ type replica struct {
 	lastFetchTime time.Time
 	// notBefore is when it may be wanted in again after a refusal.
 	notBefore time.Time
+	// answered is the last round that it has answered: see Ask.
+	answered int64
 }
 
 // Member is a member of an ISR, with the registration that the leader knows it
@@ -112,7 +117,9 @@ type Fetch struct {
 	// Eligible says that the broker may become a member: it is not fenced, and
 	// BrokerEpoch is its registration now.
 	Eligible bool
-	Now      time.Time
+	// Answers is a round that the broker was told of before it sent the fetch, 0 for none.
+	Answers int64
+	Now     time.Time
 }
 
 // Leader holds the replication state of one partition on its leader. It is not
@@ -135,6 +142,8 @@ type Leader struct {
 	// after a refusal not before a time.
 	resigning       bool
 	resignNotBefore time.Time
+	// asked is the last round that was begun.
+	asked int64
 }
 
 // NewLeader starts a leader's view.
@@ -214,6 +223,7 @@ func (l *Leader) Fetched(f Fetch) (moved bool, wanted *Change, err error) {
 	}
 	l.logEndOffset = max(l.logEndOffset, f.LogEndOffset)
 	r.brokerEpoch, r.syncedEnd, r.logStart = f.BrokerEpoch, f.SyncedEnd, f.LogStartOffset
+	r.answered = max(r.answered, f.Answers)
 	switch {
 	case f.SyncedEnd >= l.logEndOffset:
 		r.lastCaughtUp = f.Now

@@ -70,6 +70,12 @@ func TestScripts(t *testing.T) {
 					})
 				case "min": // min in-sync replicas
 					l.SetMinInSync(int(args[0]))
+				case "ask":
+					fmt.Fprintf(&out, "round %d\n", l.Ask())
+				case "answers": // answers broker end round
+					_, want, err = l.Fetched(isr.Fetch{
+						From: kafka.BrokerID(args[0]), SyncedEnd: kafka.Offset(args[1]), Answers: args[2], Eligible: true, Now: now,
+					})
 				case "resign":
 					want = l.Resign(now)
 				case "begins": // begins broker end log-start
@@ -87,6 +93,14 @@ func TestScripts(t *testing.T) {
 				fmt.Fprintf(&out, "%-20s hw=%d isr=%v", strings.TrimSpace(line), l.HighWatermark(), l.ISR())
 				if !l.Settled() {
 					out.WriteString(" unsettled")
+				}
+				if l.Asked() > 0 {
+					fmt.Fprintf(&out, " confirmed=%d", l.Confirmed())
+					for id := range kafka.BrokerID(5) {
+						if n := l.ToAnswer(id); n > 0 {
+							fmt.Fprintf(&out, " %d:%d?", id, n)
+						}
+					}
 				}
 				if want != nil {
 					fmt.Fprintf(&out, " wants %v at epoch %d", members(want), want.PartitionEpoch)

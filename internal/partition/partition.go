@@ -52,6 +52,8 @@
 //   - A reader is shown less than the leader before had shown: until the high
 //     watermark has reached what the log had when the epoch began, the latest
 //     offset is not told (Settled; KIP-207).
+//   - A leader that was replaced without its knowledge tells what was the newest before
+//     that. One that can't hear the controller asks its replicas first (Confirm).
 //
 // Lock order: role (read or write) -> the log's own lock; progress is taken
 // alone or under role, never around the log. Waiters are woken without a lock.
@@ -188,6 +190,7 @@ type Partition struct {
 	appended waiters // For the log's end: followers.
 	synced   waiters // For the log's synced end: this broker's own fetcher.
 	deleting waiters // For the low watermark: DeleteRecords.
+	rounds   rounds  // Of confirmations of this leader.
 	traffic  traffic
 }
 
@@ -322,6 +325,7 @@ func (p *Partition) regrouped(moved bool) {
 		p.risen()
 	}
 	p.appended.wakeAll()
+	p.rounds.advance()
 }
 
 func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (fresh, moved bool, err error) {
@@ -359,9 +363,10 @@ func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (fresh, move
 	return true, true, nil
 }
 
-// publishLocked mirrors the high watermark; progress.mu is held.
+// publishLocked mirrors the high watermark and the rounds; progress.mu is held.
 func (p *Partition) publishLocked() {
 	p.highWatermark.Store(int64(p.progress.leader.HighWatermark()))
+	p.rounds.publish(p.progress.leader)
 }
 
 // Configure replaces the settings.
@@ -411,6 +416,7 @@ func (p *Partition) wakeAll() {
 	p.appended.wakeAll()
 	p.synced.wakeAll()
 	p.deleting.wakeAll()
+	p.rounds.waiting.wakeAll()
 }
 
 // Leads returns nil if this broker leads the partition under the epoch the

@@ -57,6 +57,10 @@ type ReadResult struct {
 	Diverging *EpochEnd
 	// Outside says that the follower is not in the ISR.
 	Outside bool
+	// Round is what the follower is to answer, if anything, and Asked the last round of
+	// all that was begun by then.
+	Round kafka.Round
+	Asked int64
 }
 
 // Read returns whole batches from o.From on, as stored. Read_uncommitted

@@ -21,9 +21,11 @@ type ReplicaFetch struct {
 	LastEpoch kafka.LeaderEpoch
 	// LogStartOffset is where its log begins; kafka.NoOffset if it did not say.
 	LogStartOffset kafka.Offset
-	MaxBytes       int
-	MinOneBatch    bool // Return the first batch even if it is larger than MaxBytes.
-	Now            time.Time
+	// Answers is the round that it answers, if any.
+	Answers     kafka.Round
+	MaxBytes    int
+	MinOneBatch bool // Return the first batch even if it is larger than MaxBytes.
+	Now         time.Time
 }
 
 // ReadAsReplica answers a follower: with whole batches from where its log ends, up
@@ -47,6 +49,11 @@ func (p *Partition) readAsReplica(f ReplicaFetch) (r ReadResult, wants bool, err
 	r.LogStartOffset, r.LogEndOffset = p.log.LogStartOffset(), end
 	r.HighWatermark = p.HighWatermark()
 	r.LastStableOffset = p.log.StableBelow(r.HighWatermark)
+	if f.LastEpoch > p.leaderEpoch {
+		// Somebody led after this one, and the follower has records of that. It knows of no
+		// other leader than this one all the same: it has just started. Nothing of it may be cut.
+		return r, false, &UnknownEpochError{Requested: f.LastEpoch, Current: p.leaderEpoch}
+	}
 	// A log that ends in a record of this very epoch is a prefix of this one.
 	if f.LastEpoch != kafka.NoLeaderEpoch && (f.LastEpoch != p.leaderEpoch || f.From > end) {
 		if r.Diverging, err = p.parting(f); err != nil || r.Diverging != nil {
@@ -63,6 +70,7 @@ func (p *Partition) readAsReplica(f ReplicaFetch) (r ReadResult, wants bool, err
 	if moved {
 		p.risen()
 	}
+	p.rounds.advance()
 	r.HighWatermark = p.HighWatermark()
 	r.LastStableOffset = p.log.StableBelow(r.HighWatermark)
 	p.noteLogStart()
@@ -97,12 +105,20 @@ func (p *Partition) acknowledge(f ReplicaFetch, end kafka.Offset, r *ReadResult)
 	eligible := p.eligible == nil || p.eligible(f.Replica, f.BrokerEpoch)
 	p.progress.mu.Lock()
 	defer p.progress.mu.Unlock()
-	moved, change, err := p.progress.leader.Fetched(isr.Fetch{
+	fetch := isr.Fetch{
 		From: f.Replica, BrokerEpoch: f.BrokerEpoch, SyncedEnd: f.From, LogEndOffset: end,
 		LogStartOffset: f.LogStartOffset, Eligible: eligible, Now: f.Now,
-	})
-	if moved {
+	}
+	if f.Answers.LeaderEpoch == p.leaderEpoch {
+		fetch.Answers = f.Answers.Number
+	}
+	moved, change, err := p.progress.leader.Fetched(fetch)
+	if moved || fetch.Answers > 0 {
 		p.publishLocked()
+	}
+	r.Asked = p.progress.leader.Asked()
+	if n := p.progress.leader.ToAnswer(f.Replica); n > 0 {
+		r.Round = kafka.Round{LeaderEpoch: p.leaderEpoch, Number: n}
 	}
 	r.Outside = !slices.Contains(p.progress.leader.ISR(), f.Replica)
 	return moved, change != nil, err
@@ -169,11 +185,12 @@ func (p *Partition) ISRCommitted(under kafka.LeaderEpoch, members []kafka.Broker
 // let in are not wanted again before a time.
 func (p *Partition) ISRRefused(w WantedISR, notBefore time.Time) {
 	p.role.RLock()
-	defer p.role.RUnlock()
 	p.decided(w.LeaderEpoch, func(l *isr.Leader) bool {
 		l.Refused(w.PartitionEpoch, notBefore)
 		return false
 	})
+	p.role.RUnlock()
+	p.rounds.advance()
 }
 
 // decided passes a decision on to the leader of an epoch; role is held.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/strandline/strandline/internal/coordinator/groups"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/refusal"
@@ -334,9 +335,10 @@ func (s *session) release(r *round, current bool) bool {
 }
 
 // current asks the coordinator whether the session's generation is still the
-// group's: only then nobody else can have been given its partitions.
+// group's: only then nobody else can have been given its partitions. Another broker may
+// coordinate the group without this one's knowledge, so it is a question about now.
 func (s *session) current(ctx context.Context) bool {
-	code, err := s.heartbeat(ctx)
+	code, err := s.heartbeat(ctx, groups.AskNow)
 	switch {
 	case ctx.Err() != nil:
 		return false

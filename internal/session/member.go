@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/assignor"
+	"github.com/strandline/strandline/internal/coordinator/groups"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/refusal"
@@ -109,7 +110,7 @@ func (s *session) keep(ctx context.Context, m *membership) error {
 		if s.retireIfUnused(s.home.o.Now()) || !s.state().ready || s.behind(m.counts) {
 			return nil
 		}
-		code, err := s.heartbeat(ctx)
+		code, err := s.heartbeat(ctx, groups.Ask)
 		switch {
 		case err != nil:
 			pause(ctx) // The coordinator is not there just now; it may be soon.
@@ -129,13 +130,13 @@ func (s *session) keep(ctx context.Context, m *membership) error {
 
 // heartbeat tells the coordinator that the member is alive, and returns what it
 // says of the member's generation.
-func (s *session) heartbeat(ctx context.Context) (kafka.Code, error) {
+func (s *session) heartbeat(ctx context.Context, by asking) (kafka.Code, error) {
 	st := s.state()
 	req := kmsg.NewPtrHeartbeatRequest()
 	req.Version, req.Group, req.MemberID, req.Generation = heartbeatVersion, s.key.group, st.memberID, st.generation
 	instance := s.key.instanceID()
 	req.InstanceID = &instance
-	resp, err := s.home.ask(ctx, s.key, req)
+	resp, err := s.home.askBy(ctx, by, s.key, req)
 	if err != nil {
 		return kafka.ErrNone, err
 	}

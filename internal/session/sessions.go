@@ -209,13 +209,25 @@ func (x *Sessions) forget(s *session) {
 	}
 }
 
-// ask sends a request to the coordinator of a group and waits for the reply.
+// ask sends a request to the coordinator of a group and waits for the reply. What it
+// tells of the group's offsets is of now.
 func (x *Sessions) ask(ctx context.Context, k key, req kmsg.Request) (kmsg.Response, error) {
+	if req.Key() == kmsg.OffsetFetch.Int16() {
+		return x.askBy(ctx, groups.AskNow, k, req)
+	}
+	return x.askBy(ctx, groups.Ask, k, req)
+}
+
+// asking is one of groups' ways to ask.
+type asking func(context.Context, groups.Runner, string, group.Context,
+	func(*group.Shard, *group.Context, *shard.Effects)) (any, error)
+
+func (x *Sessions) askBy(ctx context.Context, by asking, k key, req kmsg.Request) (kmsg.Response, error) {
 	id, ok := group.GroupID(req)
 	if !ok {
 		panic(fmt.Sprintf("session: %T is not about one group", req))
 	}
-	r, err := groups.Ask(ctx, x.o.Groups, id, x.caller(k),
+	r, err := by(ctx, x.o.Groups, id, x.caller(k),
 		func(m *group.Shard, c *group.Context, fx *shard.Effects) { m.Handle(c, req, fx) })
 	if err != nil {
 		return nil, timedOut(k.group, err)

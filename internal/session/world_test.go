@@ -167,6 +167,11 @@ func (w *world) tick(ctx context.Context) {
 	}
 }
 
+// Read implements session.Groups.
+func (w *world) Read(_ context.Context, id string, step func(m *group.Shard, nowMs int64, fx *shard.Effects)) error {
+	return w.Do(id, step)
+}
+
 // Do implements session.Groups.
 func (w *world) Do(_ string, step func(m *group.Shard, nowMs int64, fx *shard.Effects)) error {
 	w.mu.Lock()

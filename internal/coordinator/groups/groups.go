@@ -26,9 +26,6 @@ type Coordinator struct {
 	// EnsureTopic creates __consumer_offsets if it is not there.
 	EnsureTopic func(context.Context) error
 	Image       func() *metadata.Image
-	// Leased says that no other broker can have taken over from this one without its
-	// knowledge; nil for always.
-	Leased func() bool
 }
 
 // PartitionOf returns the partition of __consumer_offsets that a group belongs
@@ -56,19 +53,22 @@ func (g *Coordinator) Do(id string, step func(m *group.Shard, nowMs int64, fx *s
 	return g.Shards.Do(p, step)
 }
 
-// Read is Do for a step that changes nothing, and whose answer therefore waits for no
-// other broker. One that was cut off from the others may have been replaced: it would tell
-// what was committed before that, and the group would go back. So it tells nothing until
-// the active controller has answered it again.
-func (g *Coordinator) Read(id string, step func(m *group.Shard, nowMs int64, fx *shard.Effects)) error {
-	if g.Leased != nil && !g.Leased() {
-		return &kafka.Error{
-			Code: kafka.ErrNotCoordinator,
-			Message: "this broker has not heard from the active controller for longer than its session lasts, and " +
-				"another may coordinate the group by now: look for the coordinator again",
-		}
+// BeginRead begins a step of the machine that a group belongs to which changes nothing: see
+// coordinator.Coordinator.BeginRead. From a broker that was replaced without its knowledge
+// the group would learn what was committed before that, and go back.
+func (g *Coordinator) BeginRead(id string) coordinator.Reading[*group.Shard] {
+	p, _, err := g.PartitionOf(id)
+	if err != nil {
+		return coordinator.Unread[*group.Shard](err)
 	}
-	return g.Do(id, step)
+	return g.Shards.BeginRead(p)
+}
+
+// Read runs one step that changes nothing: BeginRead and what follows.
+func (g *Coordinator) Read(
+	ctx context.Context, id string, step func(m *group.Shard, nowMs int64, fx *shard.Effects),
+) error {
+	return g.BeginRead(id).Run(ctx, step)
 }
 
 // Topics lets the group machine resolve topics of an image.

@@ -36,7 +36,7 @@ func (c *Coordinator) Enter(
 // and waits for the answer, or until ctx ends.
 func (c *Coordinator) Standing(ctx context.Context, p txn.Producer) (*txn.Standing, error) {
 	in := make(inbox, 1)
-	err := c.Do(p.ID, func(m *txn.Shard, nowMs int64, fx *shard.Effects) {
+	err := c.read(ctx, p.ID, func(m *txn.Shard, nowMs int64, fx *shard.Effects) {
 		m.Standing(&txn.Context{NowMs: nowMs, Caller: in}, p, fx)
 	})
 	if err != nil {

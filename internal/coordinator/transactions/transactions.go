@@ -69,6 +69,23 @@ func (c *Coordinator) Do(id string, step func(m *txn.Shard, nowMs int64, fx *sha
 	return c.Shards.Do(p, step)
 }
 
+// read is Do for a step that appends nothing: the transaction coordinator may be another
+// one by now, and this one must not say of a transaction that ended there that it is open.
+func (c *Coordinator) read(
+	ctx context.Context, id string, step func(m *txn.Shard, nowMs int64, fx *shard.Effects),
+) error {
+	return c.BeginRead(id).Run(ctx, step)
+}
+
+// BeginRead begins such a step: see coordinator.Coordinator.BeginRead.
+func (c *Coordinator) BeginRead(id string) coordinator.Reading[*txn.Shard] {
+	p, _, err := c.PartitionOf(id)
+	if err != nil {
+		return coordinator.Unread[*txn.Shard](err)
+	}
+	return c.Shards.BeginRead(p)
+}
+
 // Ask has the machine on this broker answer a request about one transactional id,
 // and waits for the answer, or until ctx ends: what came of the request is not known
 // then. Refusals of the machine are in the answer; an error is one of those that come
@@ -81,10 +98,16 @@ func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Contex
 	from.ProducerID = kafka.NoProducerID
 	for {
 		in := make(inbox, 1)
-		err := c.Do(id, func(m *txn.Shard, nowMs int64, fx *shard.Effects) {
+		step := func(m *txn.Shard, nowMs int64, fx *shard.Effects) {
 			from.NowMs, from.Caller = nowMs, in
 			m.Handle(&from, req, fx)
-		})
+		}
+		var err error
+		if req.Key() == kmsg.AddPartitionsToTxn.Int16() { // It may have been added before.
+			err = c.read(ctx, id, step)
+		} else {
+			err = c.Do(id, step)
+		}
 		if err != nil {
 			return nil, err
 		}
