@@ -22,6 +22,9 @@ package api
 // (KIP-392), and is served by followers that hear from their leader. Followers'
 // fetches are in fetchreplica.go.
 //
+// A consumer that has connections to a broker alone that is cut off from the others would
+// read there for ever, up to what that one knew last: see fetchstranded.go.
+//
 // Deviations from Kafka: the answer never ends in part of a batch. There is no
 // replica.selector.class to set: a consumer that names a rack wants it. One that
 // names none is not served by followers.
@@ -330,6 +333,9 @@ func (r *fetchReply) Encode(w *wire.Writer) error {
 		for _, e := range r.entries {
 			e.stopWaiting()
 		}
+	}
+	if r.strands() {
+		return errStrandedReader
 	}
 	if r.session != nil && r.replica == nil {
 		r.session.answered(r)

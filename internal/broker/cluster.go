@@ -391,6 +391,13 @@ func (b *Broker) brokerEpoch() kafka.BrokerEpoch {
 // One that has not joined knows nothing of the kind.
 func (b *Broker) leased() bool { return b.joined.Load() && b.lifecycle.Leased() }
 
+// outOfTouch says that others may lead what this broker believes to lead: it has not heard
+// the active controller, or that one holds it for failed. Its metadata may stand still, on
+// a disk that is full.
+func (b *Broker) outOfTouch() bool {
+	return b.control.OutOfTouch() || b.joined.Load() && b.lifecycle.Fenced()
+}
+
 // alive reports whether a broker is not fenced.
 func (b *Broker) alive(id kafka.BrokerID) bool {
 	other, ok := b.control.Image().Broker(id)

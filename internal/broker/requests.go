@@ -32,7 +32,7 @@ func (b *Broker) openRequests() {
 	}
 	b.api.Leased = b.leased
 	b.api.Transactions, b.api.Markers = b.transactions, b.local()
-	b.api.Quorum, b.api.OutOfTouch, b.api.Hangs = b.quorum, b.control.OutOfTouch, b.control.Hangs
+	b.api.Quorum, b.api.OutOfTouch, b.api.Hangs = b.quorum, b.outOfTouch, b.control.Hangs
 	if b.cluster != nil {
 		b.api.Peers = b.cluster.requests
 	}
