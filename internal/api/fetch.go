@@ -20,7 +20,9 @@ package api
 //
 // A consumer that names its rack is sent to a replica in sync that stands in it
 // (KIP-392), and is served by followers that hear from their leader. Followers'
-// fetches are in fetchreplica.go.
+// fetches are in fetchreplica.go. On a listener for brokers, the replica id -2, which Kafka
+// has for debugging, is of one whose log is damaged: it takes what this replica has, up to
+// its high watermark, leader or not.
 //
 // A consumer that has connections to a broker alone that is cut off from the others would
 // read there for ever, up to what that one knew last: see fetchstranded.go.
@@ -101,7 +103,12 @@ type fetchReply struct {
 	failed  bool
 	rack    string // Of the consumer.
 	replica *replicaFetch
+	// anyCopy says that the reader takes what this replica has.
+	anyCopy bool
 }
+
+// anyCopyReplica is the replica id of a reader that takes any replica's copy.
+const anyCopyReplica = -2
 
 func (h *fetchAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
 	var req kmsg.FetchRequest
@@ -132,6 +139,7 @@ func (h *fetchAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
 		return r
 	}
 	r.rack = req.Rack
+	r.anyCopy = h.replicas && (req.ReplicaID == anyCopyReplica || req.ReplicaState.ID == anyCopyReplica)
 	wanted, code := h.sessions.begin(r, &req)
 	if r.code = code; code == kafka.ErrNone {
 		r.take(wanted)
@@ -254,7 +262,10 @@ func (r *fetchReply) readEntry(e *fetchEntry) (partition.ReadResult, error) {
 		From: e.want.fetchOffset, Isolation: r.isolation, CurrentEpoch: e.want.leaderEpoch,
 		MaxBytes: maxBytes, MinOneBatch: minOne,
 	}
-	if r.rack != "" {
+	switch {
+	case r.anyCopy:
+		o.Source = partition.Anything
+	case r.rack != "":
 		o.Source, o.Now = partition.FollowerToo, r.handler.s.Now()
 	}
 	return e.part.Read(o)
@@ -262,7 +273,10 @@ func (r *fetchReply) readEntry(e *fetchEntry) (partition.ReadResult, error) {
 
 // serves returns nil while the entry's partition may answer this reader.
 func (r *fetchReply) serves(e *fetchEntry) error {
-	if r.rack != "" {
+	switch {
+	case r.anyCopy:
+		return e.part.Serves(e.want.leaderEpoch, partition.Anything, r.handler.s.Now())
+	case r.rack != "":
 		return e.part.Serves(e.want.leaderEpoch, partition.FollowerToo, r.handler.s.Now())
 	}
 	return e.part.Leads(e.want.leaderEpoch)

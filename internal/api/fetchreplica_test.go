@@ -243,6 +243,10 @@ func TestFetchByRack(t *testing.T) {
 		if got := onlyFetched(t, c.fetched(req)); got.ErrorCode != notLeader {
 			t.Errorf("a consumer without a rack: %+v", got)
 		}
+		req.ReplicaState.ID = -2
+		if got := onlyFetched(t, c.fetched(req)); valuesIn(t, got.RecordBatches) != "a" {
+			t.Errorf("a broker whose log is damaged: %+v", got)
+		}
 	})
 }
 

@@ -47,8 +47,10 @@ type cluster struct {
 	requests, fetches *peer.Pool
 	// transactions carry markers, and partitions that join a transaction.
 	transactions *peer.Pool
-	table        *api.ClusterTable
-	wire         *wire.Server
+	// ranges carry records for damaged logs.
+	ranges *peer.Pool
+	table  *api.ClusterTable
+	wire   *wire.Server
 	// relay sends HTTP requests to other brokers, through tunnels that end at the
 	// inner door of each.
 	relay      *relay.Relay
@@ -95,7 +97,7 @@ func (b *Broker) openCluster(ctx context.Context) error {
 	o := peer.Options{Network: b.network(), TLS: client(c.tls), Logger: b.log}
 	c.options = o
 	c.requests, c.fetches = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
-	c.transactions = peer.NewPool(b.peerAddress, o)
+	c.transactions, c.ranges = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
 	c.tunnels = netx.NewHandover(listener.Addr())
 	c.relay = relay.New(func(ctx context.Context, to kafka.BrokerID) (net.Conn, error) {
 		return c.requests.Tunnel(ctx, c.self.ID, to, b.control.Image().ClusterID())
@@ -192,7 +194,9 @@ func (b *Broker) openReplication() {
 		MaxLag: func() time.Duration { return b.settings().ReplicaLagTimeMax }, Now: b.now, Logger: b.log,
 	})
 	b.applier.Moved, b.applier.Wants, b.applier.Eligible = c.fetcher.Follow, c.changes.Want, b.eligible
-	c.mender = &partition.Mender{Applier: b.applier, Now: b.now, Logger: b.log}
+	c.mender = &partition.Mender{Applier: b.applier, Now: b.now, Logger: b.log, Peers: &fetcher.Ranges{
+		Self: c.self.ID, Image: b.control.Image, To: func(id kafka.BrokerID) fetcher.Requester { return c.ranges.To(id) },
+	}}
 	c.watermarks = b.disk.Watermarks()
 	b.applier.Losing = b.reportLost
 	b.applier.Throttles = partition.Throttles{
@@ -353,6 +357,7 @@ func (b *Broker) closeCluster() error {
 	_ = c.listener.Close() // Closed before by the server, if it ran.
 	errs := []error{
 		c.relay.Close(), c.tunnels.Close(), c.requests.Close(), c.fetches.Close(), c.transactions.Close(),
+		c.ranges.Close(),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

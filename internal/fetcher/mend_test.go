@@ -42,14 +42,21 @@ func (w *world) damage(disk *memfs.FS, topic string, i int32, edit func(vfs.File
 	w.must(errors.Join(f.Sync(), f.Close()))
 }
 
-func flip(f vfs.File, size int64) {
-	b := make([]byte, 1)
-	_, _ = f.ReadAt(b, size/2)
-	b[0] ^= 1
-	_, _ = f.WriteAt(b, size/2)
+func flip(f vfs.File, size int64) { flipAt(50)(f, size) }
+
+// flipAt flips a bit at so many percent of a file.
+func flipAt(percent int64) func(vfs.File, int64) {
+	return func(f vfs.File, size int64) {
+		b := make([]byte, 1)
+		_, _ = f.ReadAt(b, size*percent/100)
+		b[0] ^= 1
+		_, _ = f.WriteAt(b, size*percent/100)
+	}
 }
 
 func shorten(f vfs.File, size int64) { _ = f.Truncate(size / 2) }
+
+func empty(f vfs.File, _ int64) { _ = f.Truncate(0) }
 
 // inSync waits until a partition's ISR is as large as is wanted.
 func (w *world) inSync(topic string, n int) {
@@ -121,19 +128,22 @@ func (w *world) intact(id kafka.BrokerID, topic string, n int) {
 	}
 }
 
-// TestDamagedFollower: a follower whose log is damaged, on disk or found out by a reader,
-// is out of the ISR and not eligible before it touches anything; then the log is put
-// aside and fetched anew, without anybody's help.
+// TestDamagedFollower: a follower of whose log a part in the middle is damaged stays in the
+// ISR, and has it from its leader. One whose end is damaged is out of the ISR and not eligible
+// before it touches anything; then the end is cut off and fetched again. So it is without
+// anybody's help, and nothing else is fetched.
 func TestDamagedFollower(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit      func(vfs.File, int64)
 		minInSync int
 		eligible  bool // It is, and not in sync.
+		line      string
 	}{
-		"a bit":                         {flip, 1, false},
-		"a file that is cut":            {shorten, 1, false},
-		"below min.insync.replicas too": {shorten, 3, false},
-		"eligible":                      {shorten, 3, true},
+		"a bit":                         {flip, 1, false, "mended from another replica"},
+		"a file that is cut":            {shorten, 1, false, "was cut off and is fetched again"},
+		"below min.insync.replicas too": {shorten, 3, false, "was cut off and is fetched again"},
+		"eligible":                      {shorten, 3, true, "was cut off and is fetched again"},
+		"nothing is left":               {empty, 3, false, "put aside and is fetched anew"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			replicated(t, 3, func(t *testing.T, w *world) {
@@ -159,20 +169,108 @@ func TestDamagedFollower(t *testing.T) {
 					<-time.After(50 * time.Millisecond)
 				}
 				w.inSync("orders", 3)
-				if w.asked[3] == 0 {
-					t.Error("it did not ask to be out of those who may lead")
+				mended := strings.Contains(c.line, "mended")
+				if aside := w.asked[3] > 0; aside == mended {
+					t.Errorf("it asked to be out of those who may lead: %v", aside)
 				}
 				w.same("orders", 0, 1, 2, 3)
 				w.intact(3, "orders", 20)
-				if _, err := disk.Stat("quarantine"); err != nil {
-					t.Error(err)
+				if w.at(3, "orders", 0).Damaged() {
+					t.Error("it is taken for damaged on")
 				}
-				if n := strings.Count(w.log.String(), "put aside and is fetched anew"); n != 1 {
+				if _, err := disk.Stat("quarantine"); (err == nil) != strings.Contains(c.line, "anew") {
+					t.Errorf("quarantine: %v", err)
+				}
+				if n := strings.Count(w.log.String(), c.line); n != 1 {
 					t.Errorf("%d lines say so", n)
 				}
 			})
 		})
 	}
+}
+
+// TestDamagedInDifferentPlaces: where each replica has lost something else, each has it back
+// from another, and the partition goes on: as long as every record is whole somewhere.
+func TestDamagedInDifferentPlaces(t *testing.T) {
+	for _, n := range []int{2, 3} {
+		t.Run(fmt.Sprint(n, " replicas"), func(t *testing.T) {
+			replicated(t, n, func(t *testing.T, w *world) {
+				ids := []kafka.BrokerID{1, 2, 3}[:n]
+				w.topic.MinInSync = n
+				w.create("orders", 1, ids...)
+				w.configure("orders", fmt.Sprint(n))
+				w.fill(1, "orders", 30)
+				disks := map[kafka.BrokerID]*memfs.FS{}
+				for _, id := range ids {
+					disks[id] = w.stopClean(id)
+					w.damage(disks[id], "orders", 0, flipAt(int64(id)*20))
+				}
+				for _, id := range ids {
+					w.restart(id, disks[id])
+				}
+				<-time.After(time.Second)
+				for _, id := range ids {
+					_, _ = w.readAll(id, "orders") // Somebody finds out.
+				}
+				w.acked(1, "orders", 0, w.produce(1, "orders", 0, "value-30"))
+				<-time.After(10 * time.Second)
+				w.same("orders", 0, ids...)
+				for _, id := range ids {
+					w.intact(id, "orders", 31)
+					if _, err := disks[id].Stat("quarantine"); err == nil {
+						t.Errorf("broker %d has put its log aside", id)
+					}
+				}
+				if got := len(w.members("orders", 0)); got != n || w.leaderOf("orders") != 1 {
+					t.Errorf("%d are in sync, and broker %d leads", got, w.leaderOf("orders"))
+				}
+				if got := strings.Count(w.log.String(), "mended from another replica"); got != n {
+					t.Errorf("%d lines say so", got)
+				}
+			})
+		})
+	}
+}
+
+// TestDamagedInTheSamePlace: what nobody has is answered with an error, and nobody throws
+// anything away for it. The partition goes on, with all replicas in sync.
+func TestDamagedInTheSamePlace(t *testing.T) {
+	replicated(t, 3, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2)
+		w.fill(1, "orders", 30)
+		disks := map[kafka.BrokerID]*memfs.FS{}
+		for id := kafka.BrokerID(1); id <= 2; id++ {
+			disks[id] = w.stopClean(id)
+			w.damage(disks[id], "orders", 0, flipAt(50))
+		}
+		for id, disk := range disks {
+			w.restart(id, disk)
+		}
+		<-time.After(time.Second)
+		for id := range disks {
+			values, err := w.readAll(id, "orders")
+			var corrupt *commitlog.CorruptionError
+			if !errors.As(err, &corrupt) {
+				t.Errorf("broker %d serves %d values, %v", id, len(values), err)
+			}
+		}
+		<-time.After(5 * time.Minute)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "value-30"))
+		for id, disk := range disks {
+			if end := w.at(id, "orders", 0).Log().LogEndOffset(); end != 31 {
+				t.Errorf("the log of broker %d ends at %d", id, end)
+			}
+			if _, err := disk.Stat("quarantine"); err == nil {
+				t.Errorf("broker %d has put its log aside", id)
+			}
+		}
+		if n := strings.Count(w.log.String(), "no other replica gives them"); n != 2 {
+			t.Errorf("%d lines say that nobody has it", n)
+		}
+		if len(w.members("orders", 0)) != 2 {
+			t.Errorf("in sync: %v", w.members("orders", 0))
+		}
+	})
 }
 
 // lacks tells whether a broker has taken its log for whole and has less than n records.
@@ -203,7 +301,7 @@ func (w *world) partitionOf(topic string) metadata.Partition {
 }
 
 // TestDamagedLeader: a leader that finds damage answers with an error, never with wrong
-// bytes, has another lead, and is filled from that one.
+// bytes, until it has what was there from a follower, and leads on.
 func TestDamagedLeader(t *testing.T) {
 	replicated(t, 3, func(t *testing.T, w *world) {
 		w.create("orders", 1, 1, 2, 3)
@@ -211,7 +309,7 @@ func TestDamagedLeader(t *testing.T) {
 		disk := w.stopClean(1)
 		w.damage(disk, "orders", 0, flip)
 		w.restart(1, disk)
-		damaged := w.at(1, "orders", 0)
+		found := false
 		for range 600 {
 			values, err := w.readAll(1, "orders")
 			var corrupt *commitlog.CorruptionError
@@ -223,18 +321,58 @@ func TestDamagedLeader(t *testing.T) {
 					t.Fatalf("it serves %s at %d", value, offset)
 				}
 			}
-			if w.at(1, "orders", 0) != damaged && len(w.members("orders", 0)) == 3 {
+			if found = found || err != nil; found && err == nil && len(w.members("orders", 0)) == 3 {
 				break
 			}
-			<-time.After(100 * time.Millisecond)
+			<-time.After(10 * time.Millisecond)
 		}
-		if leader := w.leaderOf("orders"); leader == 1 || !damaged.Damaged() {
-			t.Errorf("the damaged replica leads on: broker %d does", leader)
+		if !found || w.leaderOf("orders") != 1 {
+			t.Errorf("damage found: %v; broker %d leads", found, w.leaderOf("orders"))
 		}
 		w.inSync("orders", 3)
 		w.same("orders", 0, 1, 2, 3)
 		w.intact(1, "orders", 20)
 	})
+}
+
+// compact compacts a log that ends at an offset, and drops nothing. It appends one more.
+func (w *world) compact(id kafka.BrokerID, topic string, to kafka.Offset) {
+	w.t.Helper()
+	log := w.at(id, topic, 0).Log()
+	w.must(log.Roll())
+	w.acked(1, topic, 0, w.produce(1, topic, 0, fmt.Sprint("value-", to)))
+	_, err := log.Cleanable(to)
+	w.must(err)
+	rewrite, err := log.BeginRewrite(0)
+	w.must(err)
+	w.must(log.Batches(0, to, rewrite.Append))
+	w.must(rewrite.Commit(to, to))
+}
+
+// TestMisfit: a log that was compacted can't be mended in its place. Its replica gets
+// another one, and a leader has others lead first.
+func TestMisfit(t *testing.T) {
+	for _, id := range []kafka.BrokerID{1, 3} {
+		t.Run(fmt.Sprint("broker ", id), func(t *testing.T) {
+			replicated(t, 3, func(t *testing.T, w *world) {
+				w.create("orders", 1, 1, 2, 3)
+				w.fill(1, "orders", 20)
+				w.compact(id, "orders", 20)
+				disk := w.stopClean(id)
+				w.damage(disk, "orders", 0, flip)
+				w.restart(id, disk)
+				<-time.After(time.Second)
+				_, _ = w.readAll(id, "orders")
+				<-time.After(20 * time.Second)
+				w.inSync("orders", 3)
+				w.same("orders", 0, 1, 2, 3)
+				w.intact(id, "orders", 21)
+				if _, err := disk.Stat("quarantine"); err != nil || w.leaderOf("orders") == id {
+					t.Errorf("quarantine: %v; broker %d leads", err, w.leaderOf("orders"))
+				}
+			})
+		})
+	}
 }
 
 // TestDamagedAndAlone: where nobody else is in sync, a damaged replica keeps its log and

@@ -173,6 +173,7 @@ func (w *world) start(id kafka.BrokerID, disk *memfs.FS) *node {
 	logger := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: w.level})).With("node", id)
 	dir, err := commitlog.OpenDir(w.wrap(id, disk), commitlog.DirOptions{
 		Fresh: commitlog.Meta{ClusterID: "cluster", NodeID: id, DirectoryID: fmt.Sprint("directory-", id)}, BallastBytes: -1,
+		Events: commitlog.LogEvents{Logger: logger},
 	})
 	w.must(err)
 	n := &node{
@@ -209,7 +210,10 @@ func (w *world) start(id kafka.BrokerID, disk *memfs.FS) *node {
 			Follower: &partition.Throttle{Rate: func() int64 { return w.throttle }},
 		},
 	}
-	n.mender = &partition.Mender{Applier: n.applier, Now: time.Now, Logger: logger}
+	n.mender = &partition.Mender{Applier: n.applier, Now: time.Now, Logger: logger, Peers: &fetcher.Ranges{
+		Self: id, Image: n.known,
+		To: func(id kafka.BrokerID) fetcher.Requester { return n.to(id, id+rangeLinks) },
+	}}
 	n.watermarks = dir.Watermarks()
 	n.applier.Troubled, n.applier.Marks = n.mender.Note, n.watermarks
 	n.services = &api.Services{
@@ -282,6 +286,9 @@ func (n *node) to(id, name kafka.BrokerID) fetcher.Requester {
 	}
 	return n.links[name]
 }
+
+// rangeLinks are added to a broker's number for the way on which damaged logs are mended.
+const rangeLinks = 1000
 
 // asked returns how many requests went to a broker.
 func (n *node) asked(id kafka.BrokerID) int {

@@ -11,8 +11,9 @@ import (
 )
 
 // A replica steps aside when it can't do its part, although its broker runs: its log is
-// damaged. It asks the controller to be out of the ISR and not eligible (package insync),
-// and another leads if there is one in sync. Then it may throw its log away (Mender).
+// damaged beyond what can be mended in its place. It asks the controller to be out of the ISR and not eligible (package insync),
+// and another leads if there is one in sync. Then it may throw its log away, or
+// the end of it (Mender).
 //
 // What would break without that order: a replica that is in the ISR, or eligible beside
 // it, may be elected at any moment, because it has all that was acknowledged. So it
@@ -22,14 +23,19 @@ import (
 // epoch, under which no fetch of the old log was sent, and the leader refuses those of the
 // epochs before.
 
-// ErrDamaged says that the replica's log is damaged, so that it does not follow until it
-// was replaced.
+// ErrDamaged says that the replica's log is damaged, so that it does not follow until its
+// end was cut off or it was replaced.
 var ErrDamaged = errors.New("the replica's log is damaged")
 
 // aside is why a replica steps aside.
 type aside struct {
 	troubled func(*Partition)
-	damaged  atomic.Bool // Invariant: for good.
+	// reported says that damage was found that nobody has looked at since, or that is
+	// still there. The replica plays its part: it has holes, and the log's end is right.
+	reported atomic.Bool
+	// damaged says that the log can't be mended in its place: its end is not what was
+	// acknowledged, or what others have does not fit.
+	damaged atomic.Bool
 	// fetched is the last leader epoch under which a fetch of this log may have been sent.
 	fetched atomic.Int32
 }
@@ -48,13 +54,24 @@ func (a *aside) mayFetch(epoch kafka.LeaderEpoch) bool {
 // damaged is the log's report that stored bytes are not what was written.
 func (p *Partition) damaged(error) {
 	// A read may hold the role: nothing that waits for it may be done here.
-	if !p.aside.damaged.Swap(true) && p.aside.troubled != nil {
+	if !p.aside.reported.Swap(true) && p.aside.troubled != nil {
 		p.aside.troubled(p)
 	}
 }
 
 // Damaged reports whether the replica's log is damaged.
-func (p *Partition) Damaged() bool { return p.aside.damaged.Load() }
+func (p *Partition) Damaged() bool { return p.aside.reported.Load() || p.aside.damaged.Load() }
+
+// examine notes what the log says of itself when it is opened: a log whose end is not
+// what was acknowledged takes no appends, and can't be followed with.
+func (p *Partition) examine() {
+	if p.log.Damaged() != nil {
+		p.aside.reported.Store(true)
+	}
+	if p.log.Corrupt() || p.log.Err() != nil {
+		p.aside.damaged.Store(true)
+	}
+}
 
 // StepAside asks for what a replica in trouble needs: that it leads no more, if others
 // are in sync, and that it is neither in sync nor eligible. It reports whether that is
@@ -106,7 +123,7 @@ func (p *Partition) wantsOutLocked() (WantedISR, bool) {
 	return want, len(want.ISR) > 0
 }
 
-// mayBeReplaced reports whether the replica's log is damaged and nobody counts on it: it
+// mayBeReplaced reports whether the replica's log can't be mended and nobody counts on it: it
 // follows a leader, under the epoch that is returned too, and has stepped aside.
 func (p *Partition) mayBeReplaced() (Following, bool) {
 	p.role.RLock()

@@ -46,8 +46,6 @@ func TestDamageIsToldWhenTheTableHasTheReplica(t *testing.T) {
 // another one: until then the leader may count a fetch that is on its way.
 func TestDamagedReplicaAwaitsALeaderEpoch(t *testing.T) {
 	f := newFixture(t)
-	sick := &ailing{Storage: f.dir}
-	f.Storage = sick
 	asked := 0
 	f.Wants = func(p *partition.Partition) {
 		if _, ok := p.WantedISR(); ok {
@@ -60,7 +58,7 @@ func TestDamagedReplicaAwaitsALeaderEpoch(t *testing.T) {
 	if _, err := old.Position(3); err != nil {
 		t.Fatal(err)
 	}
-	sick.report(errors.New("a bit flipped"))
+	old.Misfit()
 	state := metadata.Partition{Replicas: []kafka.BrokerID{2, 1}, ISR: []kafka.BrokerID{2, 1}, Leader: 2, LeaderEpoch: 3}
 	for _, step := range []struct {
 		what     string

@@ -261,9 +261,7 @@ func New(o Options, open LogOpener) (*Partition, error) {
 	}
 	p.log = log
 	p.recallHighWatermark()
-	if err := log.Damaged(); err != nil {
-		p.aside.damaged.Store(true)
-	}
+	p.examine()
 	return p, nil
 }
 

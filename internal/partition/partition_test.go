@@ -28,6 +28,7 @@ func (w wakes) Wake() { w <- struct{}{} }
 type fixture struct {
 	*partition.Applier
 	t     *testing.T
+	fs    *memfs.FS
 	dir   *commitlog.Dir
 	image *metadata.Image
 	set   partition.Settings
@@ -36,13 +37,14 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	dir, err := commitlog.OpenDir(memfs.New(), commitlog.DirOptions{
+	disk := memfs.New()
+	dir, err := commitlog.OpenDir(disk, commitlog.DirOptions{
 		Fresh: commitlog.Meta{ClusterID: "cluster", NodeID: 1, DirectoryID: "directory"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{t: t, dir: dir, image: &metadata.Image{}, set: partition.Settings{MinInSync: 1, MaxLag: time.Second}}
+	f := &fixture{t: t, fs: disk, dir: dir, image: &metadata.Image{}, set: partition.Settings{MinInSync: 1, MaxLag: time.Second}}
 	f.Applier = &partition.Applier{
 		Table: partition.NewTable(), Self: 1, Storage: dir, Logger: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return now },
