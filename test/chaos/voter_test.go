@@ -119,37 +119,6 @@ func allInSync(t *testing.T, client *kgo.Client, topic string, n int) bool {
 	return len(resp.Topics[0].Partitions) > 0
 }
 
-// TestDamagedReplicaIsReplaced: a file of a broker of three is cut while it is down. It
-// puts the replica aside and copies it again by itself.
-func TestDamagedReplicaIsReplaced(t *testing.T) {
-	c, l := startClusterLoad(t, "damaged")
-	l.awaitMore(2000)
-	hurt := c.Brokers[2]
-	hurt.Stop() // In order, so that the journal heals nothing.
-	file := largestLog(t, hurt.DataDir)
-	info, err := os.Stat(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(file, info.Size()/2); err != nil {
-		t.Fatal(err)
-	}
-	hurt.Restart()
-	eventually(t, "it is not put aside", func() bool {
-		return strings.Contains(hurt.Log(), "put aside and is fetched anew")
-	})
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.AlwaysRetryEOF())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	eventually(t, "it is not in sync", func() bool { return allInSync(t, client, "damaged", 3) })
-	c.Brokers[0].Kill()
-	l.awaitMore(2000)
-	l.end()
-	t.Logf("%d acknowledged records checked", l.verifyRest())
-}
-
 // largestLog returns the path of the largest segment in a data directory.
 func largestLog(t *testing.T, dir string) string {
 	t.Helper()
