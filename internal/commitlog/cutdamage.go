@@ -106,7 +106,7 @@ func (l *Log) thawLocked(i int, at boundary) error {
 	l.cuts.Add(1)
 	defer l.cuts.Add(1)
 	segments := *l.segments.Load()
-	if err := l.removeBeyondLocked(segments[i].baseOffset, at.nextOffset); err != nil {
+	if err := l.putAsideLocked(segments[i], at); err != nil {
 		return err
 	}
 	l.knownEnd = 0
@@ -127,27 +127,53 @@ func (l *Log) thawLocked(i int, at boundary) error {
 	return nil
 }
 
-// removeBeyondLocked removes the segments behind the one at base, the newest first, which
-// readers of a frozen log don't see, and the producer snapshots above its end.
-func (l *Log) removeBeyondLocked(base, end kafka.Offset) error {
+// putAsideLocked puts aside what lies behind a boundary in a segment, and the segments behind
+// it, the newest first, which readers of a frozen log don't see: nobody knows yet whether
+// another replica has all of that. Producer snapshots above the boundary go.
+func (l *Log) putAsideLocked(s *segment, at boundary) error {
 	files, err := l.listFiles()
 	if err != nil {
 		return err
 	}
 	for _, offset := range files.snapshots {
-		if offset > end {
+		if offset > at.nextOffset {
 			if err := removeFile(l.env.fs, fileName(l.dir, offset, snapshotSuffix)); err != nil {
 				return err
 			}
 		}
 	}
-	for n := len(files.segments) - 1; n >= 0 && files.segments[n].base > base; n-- {
-		if err := removeSegmentFiles(l.env.fs, l.dir, files.segments[n].base); err != nil {
+	var report RecoveredLog
+	for n := len(files.segments) - 1; n >= 0 && files.segments[n].base > s.baseOffset; n-- {
+		later := newSegment(l, files.segments[n].base)
+		later.size.Store(files.segments[n].size)
+		if err := l.dropSegment(later, &report); err != nil {
 			return err
 		}
 		if err := l.env.fs.SyncDir(l.dir); err != nil {
 			return err
 		}
 	}
-	return nil
+	return l.keepTail(s, at)
+}
+
+// keepTail copies a segment from a boundary on to another file. It is no error if there is
+// no space for it.
+func (l *Log) keepTail(s *segment, at boundary) error {
+	f, err := s.open(vfs.ReadOnly)
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if err != nil || size <= at.position {
+		return err
+	}
+	name, err := l.cutName(at.nextOffset, logSuffix+cutSuffix)
+	if err != nil {
+		return err
+	}
+	if err := copyRange(l.env.fs, f, at.position, size, name); err != nil {
+		l.env.events.Alarm("put aside the damaged end of a log", err)
+		return removeFile(l.env.fs, name)
+	}
+	return l.env.fs.SyncDir(l.dir)
 }

@@ -20,11 +20,12 @@ func TestCutDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func([]byte) []byte
 		stops  []bool // Clean or not: after a clean stop, the last batch is not looked at.
+		kept   int    // Files that are put aside.
 	}{
-		"last batch flipped":             {flip(-3), []bool{false}},
-		"the length of the last flipped": {flip(-66), []bool{false}},
-		"file cut":                       {func(b []byte) []byte { return b[:len(b)-10] }, []bool{false, true}},
-		"file empty":                     {func(b []byte) []byte { return b[:0] }, []bool{false, true}},
+		"last batch flipped":             {flip(-3), []bool{false}, 1},
+		"the length of the last flipped": {flip(-66), []bool{false}, 1},
+		"file cut":                       {func(b []byte) []byte { return b[:len(b)-10] }, []bool{false, true}, 1},
+		"file empty":                     {func(b []byte) []byte { return b[:0] }, []bool{false, true}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, clean := range c.stops {
@@ -33,6 +34,9 @@ func TestCutDamage(t *testing.T) {
 				s.change(logs[len(logs)-1], c.damage)
 				d, l := s.open()
 				checkCut(t, l, s.end)
+				if kept := s.files(".cut"); len(kept) != c.kept {
+					t.Errorf("put aside: %q, want %d", kept, c.kept)
+				}
 				if err := d.Close(true); err != nil {
 					t.Fatal(err)
 				}
