@@ -274,11 +274,16 @@ func TestRefusedBatches(t *testing.T) {
 func TestBombsAreRefused(t *testing.T) {
 	w := startWorld(t)
 	w.createTopic("t", 1, "max.decompressed.message.bytes=1048576", "max.message.bytes=8388608")
-	c := w.connect()
-	for _, codec := range []record.Codec{record.CodecGzip, record.CodecSnappy, record.CodecLZ4, record.CodecZstd} {
+	codecs := []record.Codec{record.CodecGzip, record.CodecSnappy, record.CodecLZ4, record.CodecZstd}
+	bombs := make([][]byte, len(codecs)) // Made before there is a connection: it takes a while.
+	for i, codec := range codecs {
 		bomb := record.NewBuilder(codec, 0)
 		bomb.Append(time.Now().UnixMilli(), nil, make([]byte, 64<<20), nil)
-		records := append([]byte(nil), bomb.Build()...)
+		bombs[i] = append([]byte(nil), bomb.Build()...)
+	}
+	c := w.connect()
+	for i, codec := range codecs {
+		records := bombs[i]
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		p := c.produced(produceOf(9, "t", 0, records))
