@@ -256,8 +256,19 @@ func (c *produceCall) join(ctx context.Context, all []entry) {
 		return
 	}
 	for k, code := range c.server.Transactions.Join(ctx, j) {
-		asked[k].err = txnRefusal(code)
+		asked[k].err = joinRefusal(code)
 	}
+}
+
+// joinRefusal is txnRefusal where a partition is to join the transaction. Whoever asks has
+// found the topic: the coordinator, on another broker, soon hears of it too.
+func joinRefusal(code kafka.Code) error {
+	if code == kafka.ErrUnknownTopicOrPartition || code == kafka.ErrOperationNotAttempted {
+		return &kafka.Error{
+			Code: kafka.ErrLeaderNotAvailable, Message: "the transaction's coordinator has not heard of the topic yet: try again",
+		}
+	}
+	return txnRefusal(code)
 }
 
 // joining is what the coordinator is asked.
@@ -297,7 +308,7 @@ func (c *produceCall) appendBatch(ctx context.Context, e *entry, of []int32, seq
 		// A late marker came between the coordinator's word and the append.
 		j := c.txn.joining(kafka.TopicPartition{Topic: e.part.Topic(), Partition: e.part.ID().Partition})
 		check, code, err := c.server.Transactions.Enter(ctx, e.part, j)
-		if err = cmp.Or(err, txnRefusal(code)); err != nil {
+		if err = cmp.Or(err, joinRefusal(code)); err != nil {
 			return err
 		}
 		e.check = check
