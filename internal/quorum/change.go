@@ -38,6 +38,9 @@ const maxWishes = 64
 // AddLearner makes a node follow without a vote. Nodes that ask to join become
 // learners by themselves.
 func (q *Quorum) AddLearner(ctx context.Context, m Member) error {
+	if err := q.canAdd(m.ID); err != nil {
+		return err
+	}
 	return q.wish(ctx, func() (*raftpb.ConfChangeV2, bool, error) {
 		switch known, _ := q.Member(m.ID); {
 		case isVoter(q.conf, raftID(m.ID)):
@@ -49,12 +52,31 @@ func (q *Quorum) AddLearner(ctx context.Context, m Member) error {
 	})
 }
 
+// canAdd refuses a node that no message could be sent to: the library would make it a
+// member all the same.
+func (q *Quorum) canAdd(id kafka.BrokerID) error {
+	switch {
+	case id < 0:
+		return &MemberError{ID: id, Problem: Nameless}
+	case q.opt.Transport == nil:
+		return &MemberError{ID: id, Problem: Unreachable}
+	}
+	return nil
+}
+
 // AddVoter gives a node a vote, once it has caught up; before that it is made a
-// learner if it is none. It returns when its vote counts.
+// learner if it is none. It returns when its vote counts. A member's address may be
+// left out.
 func (q *Quorum) AddVoter(ctx context.Context, m Member) error {
+	if err := q.canAdd(m.ID); err != nil {
+		return err
+	}
 	id := raftID(m.ID)
 	return q.wish(ctx, func() (*raftpb.ConfChangeV2, bool, error) {
 		known, _ := q.Member(m.ID)
+		if m.Address == "" {
+			m.Address = known.Address
+		}
 		other := known.Directory != [16]byte{} && known.Directory != m.Directory
 		switch {
 		case isVoter(q.conf, id) && other:
@@ -64,6 +86,8 @@ func (q *Quorum) AddVoter(ctx context.Context, m Member) error {
 		case isLearner(q.conf, id) && other:
 			// It lost its data: its progress must begin anew.
 			return changeOf(raftpb.ConfChangeRemoveNode, m), false, nil
+		case !isLearner(q.conf, id) && m.Address == "":
+			return nil, false, &MemberError{ID: m.ID, Problem: NotMember}
 		case !isLearner(q.conf, id):
 			return changeOf(raftpb.ConfChangeAddLearnerNode, m), false, nil
 		case !q.caughtUp(id):

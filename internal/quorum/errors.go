@@ -94,6 +94,10 @@ const (
 	LastVoter
 	// TooFewLeft: without the node those voters that are there would be no majority.
 	TooFewLeft
+	// Unreachable: this node has no way to others.
+	Unreachable
+	// Nameless: no node can have that id.
+	Nameless
 )
 
 // MemberError says why a change of members can't be made.
@@ -118,6 +122,10 @@ func (e *MemberError) Error() string {
 	case TooFewLeft:
 		return fmt.Sprintf("without node %d the voters that are there could not decide anything, not even to take it back: "+
 			"not heard of: node %s; start that first, or remove it instead", e.ID, listed(e.Silent))
+	case Unreachable:
+		return fmt.Sprintf("node %d can't be reached from this one, which is alone: start it with --cluster-listen first", e.ID)
+	case Nameless:
+		return fmt.Sprintf("%d is not the id of a node", e.ID)
 	}
 	return fmt.Sprintf("node %d: problem %d", e.ID, e.Problem)
 }

@@ -244,9 +244,10 @@ func (q *Quorum) sendRest(messages []*raftpb.Message) (promises []*raftpb.Messag
 	return promises
 }
 
-// send hands messages to the transport.
+// send hands messages to the transport. Without one there may still be learners, of
+// when there was one.
 func (q *Quorum) send(messages []*raftpb.Message) {
-	if len(messages) > 0 {
+	if len(messages) > 0 && q.opt.Transport != nil {
 		q.opt.Transport.Send(messages)
 	}
 }

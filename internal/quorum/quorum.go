@@ -246,7 +246,8 @@ func Open(opt Options) (*Quorum, error) {
 	q.log.snapshot = q.currentSnapshot
 	if !q.alone() && opt.Transport == nil {
 		return nil, errors.Join(
-			fmt.Errorf("open quorum in %s: voters %v need a transport", opt.Dir, q.conf.GetVoters()),
+			fmt.Errorf("open quorum in %s: the nodes %v vote, and this one has no way to the others: start it with "+
+				"--cluster-listen", opt.Dir, brokerIDs(q.conf.GetVoters())),
 			q.wal.close())
 	}
 	if q.node, err = raft.NewRawNode(q.raftConfig()); err != nil {

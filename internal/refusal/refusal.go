@@ -103,7 +103,7 @@ func memberCode(p quorum.MemberProblem) kafka.Code {
 		return kafka.ErrVoterNotFound
 	case quorum.OtherDirectory:
 		return kafka.ErrInvalidVoterKey
-	case quorum.LastVoter, quorum.TooFewLeft:
+	case quorum.LastVoter, quorum.TooFewLeft, quorum.Unreachable, quorum.Nameless:
 		return kafka.ErrInvalidRequest
 	}
 	return kafka.ErrUnknownServerError

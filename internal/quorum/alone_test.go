@@ -1,0 +1,77 @@
+package quorum_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/quorum"
+	"github.com/strandline/strandline/internal/vfs/memfs"
+)
+
+// Whoever asks a node that can't reach others to add one is refused, and the node goes
+// on: the library would send to it from then on, after each restart too.
+func TestNobodyJoinsALoneNode(t *testing.T) {
+	disk := memfs.New()
+	for restart := range 2 {
+		m := &list{}
+		n := start(t, options(disk, m))
+		<-n.Ready()
+		for _, id := range []kafka.BrokerID{2, 0, 1 << 30, -1, -2, -1 << 31} {
+			other := quorum.Member{ID: id, Directory: [16]byte{9}, Address: "127.0.0.1:1"}
+			for what, err := range map[string]error{
+				"voter": n.AddVoter(t.Context(), other), "learner": n.AddLearner(t.Context(), other),
+			} {
+				want := quorum.Unreachable
+				if id < 0 {
+					want = quorum.Nameless
+				}
+				if member := new(quorum.MemberError); !errors.As(err, &member) || member.Problem != want || member.Error() == "" {
+					t.Errorf("%s %d: %v", what, id, err)
+				}
+			}
+			for what, err := range map[string]error{
+				"voter":   n.RemoveVoter(t.Context(), id, [16]byte{}),
+				"learner": n.RemoveLearner(t.Context(), id, [16]byte{}),
+			} {
+				if member := new(quorum.MemberError); !errors.As(err, &member) || member.Problem != quorum.NotMember {
+					t.Errorf("remove %s %d: %v", what, id, err)
+				}
+			}
+		}
+		mustAdd(t, n, "x")
+		if got := len(m.entries()); got != restart+1 {
+			t.Errorf("%d entries after %d restarts", got, restart)
+		}
+		n.stop(t)
+	}
+}
+
+// A node with a learner that is started without a way to others goes on alone.
+func TestAloneWithALearner(t *testing.T) {
+	disk := memfs.New()
+	opt := options(disk, &list{})
+	opt.Transport = silent{}
+	n := start(t, opt)
+	<-n.Ready()
+	if err := n.AddVoter(t.Context(), quorum.Member{ID: 2}); err == nil {
+		t.Error("a node that is no member and has no address was added")
+	}
+	if err := n.AddLearner(t.Context(), quorum.Member{ID: 2, Address: "127.0.0.1:1"}); err != nil {
+		t.Fatal(err)
+	}
+	n.stop(t)
+	m := &list{}
+	n = start(t, options(disk, m))
+	<-n.Ready()
+	mustAdd(t, n, "x")
+	if err := n.RemoveLearner(t.Context(), 2, [16]byte{}); err != nil {
+		t.Error(err)
+	}
+	mustAdd(t, n, "y")
+	if got := m.entries(); !slices.Equal(got, []string{"x", "y"}) {
+		t.Errorf("entries %v", got)
+	}
+	n.stop(t)
+}
