@@ -354,16 +354,18 @@ func newWAL(opt Options) *wal {
 // bootstrap begins a new quorum, or an empty log that joins one. The snapshot comes
 // last: without one the directory counts as empty, however far an earlier attempt got.
 func bootstrap(opt Options, s *scan) (recovered, error) {
-	_, renewed, err := readIdentity(opt.FS, opt.Dir)
-	if err != nil {
-		return recovered{}, err
+	founding, renewed := slices.Contains(opt.Voters, opt.NodeID), false
+	if opt.Joined || founding && opt.Transport != nil {
+		var err error
+		if _, renewed, err = readIdentity(opt.FS, opt.Dir); err != nil {
+			return recovered{}, err
+		}
 	}
 	if opt.Joined && !renewed && len(s.segments) == 0 {
 		return recovered{}, errGone() // Begun anew, it would not know what it decided or promised.
 	}
-	founding := slices.Contains(opt.Voters, opt.NodeID)
-	if founding && opt.Transport != nil {
-		founding = !renewed // It was founded without the log that was given up.
+	if renewed && opt.Transport != nil {
+		founding = false // It was founded without the log that was given up.
 	}
 	if !founding && opt.Transport == nil {
 		return recovered{}, errors.New("the directory holds no log, and no voters are given to begin one")
@@ -388,7 +390,7 @@ func bootstrap(opt Options, s *scan) (recovered, error) {
 		r.log.base, r.log.hard = bootstrapID(), firstHardState()
 	}
 	r.wal.hard = r.log.hard
-	err = r.wal.createSegment(r.log.base, 0)
+	err := r.wal.createSegment(r.log.base, 0)
 	if err == nil && founding {
 		err = writeSnapshot(opt, r.snapshot)
 	}
