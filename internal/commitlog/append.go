@@ -32,14 +32,38 @@ func (l *Log) AppendVerified(
 	bs []record.Batch, epoch kafka.LeaderEpoch, v Verification, now time.Time,
 ) (AppendInfo, error) {
 	info, err := l.appendAsLeader(bs, epoch, v, now)
-	late, ok := errors.AsType[*producerstate.OutOfOrderSequenceError](err)
-	if !ok || len(bs) != 1 {
-		return info, err
-	}
-	if there, found := l.recall(bs[0], late); found {
+	if there, found := l.recallLate(bs, err); found {
 		return there, nil
 	}
 	return info, err
+}
+
+// Appended says where batches are that were appended before and come again. It appends
+// nothing.
+func (l *Log) Appended(bs []record.Batch, now time.Time) (info AppendInfo, there bool) {
+	info, there, err := l.checkProducers(bs, now)
+	if err != nil {
+		return l.recallLate(bs, err)
+	}
+	return info, there
+}
+
+func (l *Log) checkProducers(bs []record.Batch, now time.Time) (AppendInfo, bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.prepareLocked(bs); err != nil {
+		return AppendInfo{}, false, err
+	}
+	return l.checkProducersLocked(bs, Verification{}, now.UnixMilli())
+}
+
+// recallLate looks for a batch in the log that was refused for its sequence.
+func (l *Log) recallLate(bs []record.Batch, refused error) (info AppendInfo, there bool) {
+	late, ok := errors.AsType[*producerstate.OutOfOrderSequenceError](refused)
+	if !ok || len(bs) != 1 {
+		return AppendInfo{}, false
+	}
+	return l.recall(bs[0], late)
 }
 
 func (l *Log) appendAsLeader(

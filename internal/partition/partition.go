@@ -484,8 +484,11 @@ func (p *Partition) append(
 ) (commitlog.AppendInfo, error) {
 	p.role.RLock()
 	defer p.role.RUnlock()
-	if err := p.appendableLocked(believed, acks); err != nil {
+	if err := p.leadsLocked(believed); err != nil {
 		return commitlog.AppendInfo{}, err
+	}
+	if err := p.protectedLocked(acks); err != nil {
+		return p.comesAgainLocked(bs, err, now)
 	}
 	info, err := p.log.AppendVerified(bs, p.leaderEpoch, v, now)
 	if err != nil {
@@ -497,11 +500,28 @@ func (p *Partition) append(
 	return info, nil
 }
 
+// comesAgainLocked answers what is refused unless it was appended before: that nothing was
+// appended would be untrue of it, and its producer could go on as if it were not there, and
+// write it twice.
+func (p *Partition) comesAgainLocked(bs []record.Batch, refused error, now time.Time) (commitlog.AppendInfo, error) {
+	info, there := p.log.Appended(bs, now)
+	if !there {
+		return commitlog.AppendInfo{}, refused
+	}
+	info.LeaderEpoch = p.leaderEpoch
+	return info, nil
+}
+
 // appendableLocked tells why nothing may be appended with such acks, if so.
 func (p *Partition) appendableLocked(believed kafka.LeaderEpoch, acks Acks) error {
 	if err := p.leadsLocked(believed); err != nil {
 		return err
 	}
+	return p.protectedLocked(acks)
+}
+
+// protectedLocked tells whether there are enough replicas in sync for such acks.
+func (p *Partition) protectedLocked(acks Acks) error {
 	if acks == AcksAll && p.settings.MinInSync > 1 {
 		if n := p.inSync(); n < p.settings.MinInSync {
 			return &NotEnoughReplicasError{InSync: n, Min: p.settings.MinInSync}

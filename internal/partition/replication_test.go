@@ -548,6 +548,46 @@ func TestTooFewInSync(t *testing.T) {
 	r.Chunk.Release()
 }
 
+// TestRetryWithTooFewInSync: a batch that is in the log already is not refused as one that
+// was not appended, however few are in sync. Its producer would take that for the truth,
+// and begin anew with it under another epoch, which makes it two.
+func TestRetryWithTooFewInSync(t *testing.T) {
+	c := newCluster(t, 1, 2)
+	c.minInSync = 2
+	send := func(sequence int32, value string) (commitlog.AppendInfo, error) {
+		b := record.NewBuilder(record.CodecNone, 0)
+		b.SetProducer(7, 0, sequence)
+		b.Append(now.UnixMilli(), nil, []byte(value), nil)
+		return c.at(1).Append(batches(t, append([]byte(nil), b.Build()...)), partition.AcksAll, now)
+	}
+	const sent = 8 // More than the producer state knows: the first are looked for in the log.
+	for i := range int32(sent) {
+		if info, err := send(i, "a"); err != nil || info.Duplicate {
+			t.Fatalf("%+v, %v", info, err)
+		}
+	}
+	c.shrink(1)
+	end := c.at(1).Log().LogEndOffset()
+	for i := range int32(sent) {
+		info, err := send(i, "a")
+		if err != nil || !info.Duplicate || info.BaseOffset != kafka.Offset(i) {
+			t.Errorf("batch %d again: %+v, %v", i, info, err)
+		}
+		if err := c.at(1).Acknowledged(info.LeaderEpoch, info.LastOffset+1); !errors.Is(err, partition.ErrNotYet) {
+			t.Errorf("batch %d is acknowledged with %v, and is on one disk", i, err)
+		}
+	}
+	var few *partition.NotEnoughReplicasError
+	for _, sequence := range []int32{sent, sent + 3} {
+		if info, err := send(sequence, "new"); !errors.As(err, &few) || few.Appended {
+			t.Errorf("a new batch: %+v, %v", info, err)
+		}
+	}
+	if got := c.at(1).Log().LogEndOffset(); got != end {
+		t.Errorf("the log ends at %d, and ended at %d", got, end)
+	}
+}
+
 // TestHeldBelowMinInSync: below min.insync.replicas, and while others are eligible, the high
 // watermark stands still, so that who left has all that was acknowledged (KIP-966).
 func TestHeldBelowMinInSync(t *testing.T) {
