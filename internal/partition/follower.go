@@ -28,11 +28,12 @@ type place struct {
 }
 
 // Contact is when a leader was last heard of, shared by the partitions that are
-// fetched from it together.
-type Contact struct{ at atomic.Int64 }
+// fetched from it together. It keeps the monotonic reading: a wall clock that is set back
+// must not make an old sign of life a fresh one.
+type Contact struct{ at atomic.Pointer[time.Time] }
 
 // Heard notes an answer of the leader.
-func (c *Contact) Heard(now time.Time) { c.at.Store(now.UnixNano()) }
+func (c *Contact) Heard(now time.Time) { c.at.Store(&now) }
 
 // BecomeFollower makes the replica follow a leader, or wait for one. It reports
 // whether that is news.
@@ -306,12 +307,10 @@ func (p *Partition) InContact(epoch kafka.LeaderEpoch, c *Contact) {
 // Heard returns when the high watermark was last known to be the leader's, or a
 // moment before: zero if it never was. A leader knows it itself.
 func (p *Partition) Heard() time.Time {
-	c := p.contact.Load()
-	if c == nil {
-		return time.Time{}
-	}
-	if at := c.at.Load(); at != 0 {
-		return time.Unix(0, at)
+	if c := p.contact.Load(); c != nil {
+		if at := c.at.Load(); at != nil {
+			return *at
+		}
 	}
 	return time.Time{}
 }

@@ -127,6 +127,13 @@ func TestReadingFromFollowers(t *testing.T) {
 	}
 	contact.Heard(now.Add(-time.Second - 1))
 	expect("a follower that heard long ago", partition.FollowerToo, partition.ErrNotLeader)
+	// The clock on the wall may be set at any time, and time.Unix would go by nothing else.
+	running := time.Now()
+	contact.Heard(running)
+	if got := c.at(2).Heard(); got != running {
+		t.Errorf("heard at %v, which is no more than the time of day of %v", got, running)
+	}
+	contact.Heard(now.Add(-time.Second - 1))
 	expect("anything", partition.Anything, nil)
 	c.elect(kafka.NoBroker, 1)
 	expect("anything without a leader", partition.Anything, nil)
