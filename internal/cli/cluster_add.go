@@ -152,7 +152,11 @@ func (c *clusterAdd) await(
 }
 
 func (c *clusterAdd) notThere(q *describedQuorum, missing []int32) error {
-	f := failf("broker %s has not joined", numbers(missing))
+	who := "broker " + numbers(missing) + " has"
+	if len(missing) > 1 {
+		who = "brokers " + numbers(missing) + " have"
+	}
+	f := failf("%s not joined", who)
 	voters := q.votersFlag()
 	if voters == "" {
 		return f.hint("This cluster is one broker that does not listen for others: restart it with --cluster-listen " +
