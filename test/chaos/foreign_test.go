@@ -240,29 +240,37 @@ func startForeigners(t *testing.T, addrs []string) []*foreign {
 	return []*foreign{
 		startForeign(t, 1, "java", addrs, ".", "java", append(javaLog(t), "-Xmx256m", "-XX:+UseSerialGC",
 			"-XX:TieredStopAtLevel=1", "-cp", classpath, "Ride")...),
-		startForeign(t, 2, "librdkafka", addrs, ".", filepath.Join(venv, "bin", "python"), filepath.Join(clients, "python", "ride.py")),
+		startForeign(t, 2, "librdkafka", addrs, ".", "env", "RIDE_LOG="+clientLog(t, "librdkafka"),
+			filepath.Join(venv, "bin", "python"), filepath.Join(clients, "python", "ride.py")),
 		startForeign(t, 3, "kafkajs", addrs, node, "node", "ride.js"),
 	}
 }
 
-// javaLog has the Java client log what its producer meets, and returns the arguments for
-// that. The file is with the test's artifacts (go test -artifacts), and its end is shown
-// when the test fails.
-func javaLog(t *testing.T) (args []string) {
+// clientLog returns where a client is to log what it meets. The file is with the test's
+// artifacts (go test -artifacts), and its end is shown when the test fails.
+func clientLog(t *testing.T, name string) (path string) {
 	t.Helper()
-	path := filepath.Join(t.ArtifactDir(), "java.log")
+	path = filepath.Join(t.ArtifactDir(), name+".log")
 	t.Cleanup(func() {
 		if !t.Failed() {
 			return
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
-			t.Logf("the Java client's log: %v", err)
+			t.Logf("the log of %s: %v", name, err)
 			return
 		}
 		const shown = 40_000
-		t.Logf("the end of the Java client's log:\n%s", text[max(0, len(text)-shown):])
+		t.Logf("the end of the log of %s:\n%s", name, text[max(0, len(text)-shown):])
 	})
+	return path
+}
+
+// javaLog has the Java client log what its producer meets, and returns the arguments for
+// that.
+func javaLog(t *testing.T) (args []string) {
+	t.Helper()
+	path := clientLog(t, "java")
 	for key, value := range map[string]string{
 		"logFile": path, "showDateTime": "true", "dateTimeFormat": "HH:mm:ss.SSS", "showThreadName": "false",
 		"defaultLogLevel": "info", "log.org.apache.kafka.clients.Metadata": "debug",

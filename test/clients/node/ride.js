@@ -36,6 +36,9 @@ async function main() {
   await consumer.connect();
   await consumer.subscribe({ topics: [topic], fromBeginning: true });
   consumer.on(consumer.events.GROUP_JOIN, () => console.log('assigned'));
+  consumer.on(consumer.events.CRASH, ({ payload }) => {
+    if (!payload.restart) fail(payload.error); // Else it would be silent for ever.
+  });
   await consumer.run({
     autoCommit: false,
     eachMessage: async ({ partition, message }) => console.log(`read ${partition} ${message.offset} ${message.value}`),
@@ -55,4 +58,9 @@ async function main() {
   await consumer.disconnect();
   console.log('all ok');
 }
-main().then(() => process.exit(0), (e) => { console.log('failed: ' + e.stack); process.exit(1); });
+
+function fail(e) {
+  console.log('failed: ' + e.stack);
+  process.exit(1);
+}
+main().then(() => process.exit(0), fail);

@@ -17,6 +17,12 @@ public class Ride {
     String brokers = args[0], topic = args[1];
     long first = Long.parseLong(args[2]);
     AtomicBoolean over = new AtomicBoolean();
+    // One that goes on without a part of it is silent for ever.
+    Thread.setDefaultUncaughtExceptionHandler((thread, e) -> {
+      e.printStackTrace();
+      say("failed: " + e);
+      Runtime.getRuntime().halt(1);
+    });
     Thread input = new Thread(() -> {
       try {
         while (System.in.read() >= 0) { }
