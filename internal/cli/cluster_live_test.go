@@ -189,6 +189,21 @@ func TestVoters(t *testing.T) {
 	c.wantCode(1, "broker 7 has not joined", "cluster", "add", "7", "--timeout", "1s")
 }
 
+// With the quorum lost, what the brokers know of one another is old, and is not told as if
+// it were so.
+func TestDoctorWithoutAQuorum(t *testing.T) {
+	cluster := strandlinetest.StartCluster(t, 3)
+	c := commands{t, cluster.Addrs()}
+	c.want("all 3 brokers are up", "cluster", "doctor", "--watch", "0")
+	cluster.Kill(1, 2)
+	c.brokers = c.brokers[2:]
+	out, _ := c.run(4, "cluster", "doctor", "--watch", "0", "--timeout", "3s")
+	if strings.Contains(out, "brokers are up\t") || strings.Contains(out, "are even") ||
+		!strings.Contains(out, "which brokers are up is not known") || !strings.Contains(out, "who elects the controller is not known") {
+		t.Errorf("two of three voters are gone:\n%s", out)
+	}
+}
+
 // A single broker with records grows to three, and loses the first.
 func TestGrow(t *testing.T) {
 	start := func(config strandline.Config) *strandline.Server {

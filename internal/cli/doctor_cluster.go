@@ -23,19 +23,20 @@ func (d *doctor) checkCluster(ctx context.Context, client *kgo.Client, m kadm.Me
 	if len(brokers) < 2 && len(m.Brokers) < 2 {
 		return
 	}
-	d.checkBrokers(brokers, m)
 	q, err := d.quorum(ctx, client)
+	d.checkBrokers(brokers, m, err == nil)
 	if err != nil {
 		d.say(statusProblem, "voters", "who elects the controller is not known: "+d.explain(err).message,
 			"Without a majority of the voters no topic can be made and no leader moves: start them.")
-	} else {
-		d.checkVoters(q, len(m.Brokers))
+		return // Who leads is what was decided last.
 	}
+	d.checkVoters(q, len(m.Brokers))
 	d.checkLeaders(m)
 }
 
-// checkBrokers looks for registered brokers that are down.
-func (d *doctor) checkBrokers(brokers []kmsg.DescribeClusterResponseBroker, m kadm.Metadata) {
+// checkBrokers looks for registered brokers that are down. Without a controller nobody
+// finds out that one is: decided says that there is one.
+func (d *doctor) checkBrokers(brokers []kmsg.DescribeClusterResponseBroker, m kadm.Metadata, decided bool) {
 	held := map[int32]int{}
 	m.Topics.EachPartition(func(p kadm.PartitionDetail) {
 		for _, id := range p.Replicas {
@@ -56,7 +57,11 @@ func (d *doctor) checkBrokers(brokers []kmsg.DescribeClusterResponseBroker, m ka
 				fmt.Sprintf("If it is gone for good: strandline cluster unregister %d", b.NodeID))
 		}
 	}
-	if down == 0 {
+	switch {
+	case !decided:
+		d.say(statusWarning, "brokers", "which brokers are up is not known, nor who leads: what is said of it was so when "+
+			"there was a controller", "")
+	case down == 0:
 		d.ok("brokers", "all %s are up", plural(len(brokers), "broker"))
 	}
 }
