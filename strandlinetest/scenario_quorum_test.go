@@ -115,7 +115,7 @@ func TestQuorumLost(t *testing.T) {
 		read()
 	}
 	t.Run("latest", func(t *testing.T) {
-		code, offset := latest(t, c, c.Leader("orders", 0), 0)
+		offset, code := latest(t, c, c.Leader("orders", 0), 0)
 		const markers = 4
 		if want := int64(records + markers); code != nil || offset != want {
 			t.Errorf("the latest offset is %d, want %d: %v", offset, want, code)
@@ -124,7 +124,7 @@ func TestQuorumLost(t *testing.T) {
 	t.Run("latest without a replica in sync", func(t *testing.T) {
 		for p := range int32(30) {
 			if replicas := c.Replicas("orders", p); halved(replicas, c.Leader("orders", p)) {
-				if code, _ := latest(t, c, c.Leader("orders", p), p); !errors.Is(code, kerr.NotLeaderForPartition) {
+				if _, code := latest(t, c, c.Leader("orders", p), p); !errors.Is(code, kerr.NotLeaderForPartition) {
 					t.Errorf("the latest offset of partition %d on %v: %v", p, replicas, code)
 				}
 				return
@@ -134,7 +134,7 @@ func TestQuorumLost(t *testing.T) {
 	})
 	t.Run("without a replica in sync", func(t *testing.T) {
 		p := c.GroupPartition(lame, int32(c.Partitions(metadata.OffsetsTopic)))
-		code, took := offsetFetch(t, c, c.Leader(metadata.OffsetsTopic, p), lame)
+		took, code := offsetFetch(t, c, c.Leader(metadata.OffsetsTopic, p), lame)
 		if !errors.Is(code, kerr.NotCoordinator) || took > time.Second {
 			t.Errorf("after %v: %v", took, code)
 		}
@@ -185,7 +185,7 @@ func commitOutside(t *testing.T, c *strandlinetest.Cluster, group string) {
 }
 
 // latest asks one broker for the latest offset of a partition.
-func latest(t *testing.T, c *strandlinetest.Cluster, id int, partition int32) (error, int64) {
+func latest(t *testing.T, c *strandlinetest.Cluster, id int, partition int32) (int64, error) {
 	t.Helper()
 	cl := dial(t, c, kgo.SeedBrokers(c.Addrs()[id-1]))
 	defer cl.Close()
@@ -198,14 +198,14 @@ func latest(t *testing.T, c *strandlinetest.Cluster, id int, partition int32) (e
 	req.Topics = append(req.Topics, rt)
 	resp, err := cl.SeedBrokers()[0].Request(t.Context(), req)
 	if err != nil {
-		return err, -1
+		return -1, err
 	}
 	out := resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]
-	return kerr.ErrorForCode(out.ErrorCode), out.Offset
+	return out.Offset, kerr.ErrorForCode(out.ErrorCode)
 }
 
 // offsetFetch asks one broker for what a group has committed.
-func offsetFetch(t *testing.T, c *strandlinetest.Cluster, id int, group string) (error, time.Duration) {
+func offsetFetch(t *testing.T, c *strandlinetest.Cluster, id int, group string) (time.Duration, error) {
 	t.Helper()
 	cl := dial(t, c, kgo.SeedBrokers(c.Addrs()[id-1]))
 	defer cl.Close()
@@ -216,7 +216,7 @@ func offsetFetch(t *testing.T, c *strandlinetest.Cluster, id int, group string) 
 	began := time.Now()
 	resp, err := cl.SeedBrokers()[0].Request(t.Context(), req)
 	if err != nil {
-		return err, time.Since(began)
+		return time.Since(began), err
 	}
-	return kerr.ErrorForCode(resp.(*kmsg.OffsetFetchResponse).Groups[0].ErrorCode), time.Since(began)
+	return time.Since(began), kerr.ErrorForCode(resp.(*kmsg.OffsetFetchResponse).Groups[0].ErrorCode)
 }
