@@ -25,7 +25,9 @@ import (
 // wish is a change of members that somebody waits for. The loop owns it.
 type wish struct {
 	// next returns the change to make now; or wait, because something must happen
-	// first; or neither, when the wish is fulfilled or can't be.
+	// first; or neither, when the wish is fulfilled or can't be. It makes each step once
+	// at most: two wishes about one node could undo what the other does for ever, and the
+	// loop would do nothing else.
 	next func() (change *raftpb.ConfChangeV2, wait bool, err error)
 	done chan error
 	// underway says that a change of it is in the log.
@@ -72,6 +74,7 @@ func (q *Quorum) AddVoter(ctx context.Context, m Member) error {
 		return err
 	}
 	id := raftID(m.ID)
+	removed, added := false, false
 	return q.wish(ctx, func() (*raftpb.ConfChangeV2, bool, error) {
 		known, _ := q.Member(m.ID)
 		if m.Address == "" {
@@ -79,16 +82,18 @@ func (q *Quorum) AddVoter(ctx context.Context, m Member) error {
 		}
 		other := known.Directory != [16]byte{} && known.Directory != m.Directory
 		switch {
-		case isVoter(q.conf, id) && other:
+		case isVoter(q.conf, id) && other, isLearner(q.conf, id) && other && (removed || added):
 			return nil, false, &MemberError{ID: m.ID, Problem: OtherDirectory}
 		case isVoter(q.conf, id):
 			return nil, false, nil
 		case isLearner(q.conf, id) && other:
 			// It lost its data: its progress must begin anew.
+			removed = true
 			return changeOf(raftpb.ConfChangeRemoveNode, m), false, nil
-		case !isLearner(q.conf, id) && m.Address == "":
+		case !isLearner(q.conf, id) && (m.Address == "" || added):
 			return nil, false, &MemberError{ID: m.ID, Problem: NotMember}
 		case !isLearner(q.conf, id):
+			added = true
 			return changeOf(raftpb.ConfChangeAddLearnerNode, m), false, nil
 		case !q.caughtUp(id):
 			return nil, true, nil

@@ -358,6 +358,34 @@ func TestRemovalThatWouldStrand(t *testing.T) {
 	})
 }
 
+// Two ask for a vote for one node, which each says to have another directory. Neither undoes
+// what the other has done for ever: the quorum goes on, and does not fill its log with them.
+func TestWishesThatContradict(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, identified(t))
+		_, n := c.leader()
+		<-n.Ready()
+		before := n.Status().LastIndex
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var asking sync.WaitGroup
+		for directory := range byte(3) {
+			asking.Go(func() {
+				m := quorum.Member{ID: 7, Directory: [16]byte{directory + 1}, Address: "nobody:1"}
+				if err := n.AddVoter(ctx, m); err == nil {
+					t.Errorf("a node that nobody runs got a vote, with directory %d", directory+1)
+				}
+			})
+		}
+		asking.Wait()
+		mustAdd(t, n, "on")
+		if written := n.Status().LastIndex - before; written > 12 {
+			t.Errorf("%d entries were written", written)
+		}
+		c.stop()
+	})
+}
+
 // A voter that is away can be removed: what is left is a majority.
 func TestRemovalOfOneAway(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
