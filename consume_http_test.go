@@ -341,19 +341,10 @@ func TestHTTPStalledReaders(t *testing.T) {
 	for range 20 { // More than a connection's buffers take.
 		c.produce("t", large, "Content-Type: application/octet-stream")
 	}
-	for range 8 {
-		conn, err := net.Dial("tcp", srv.HTTPAddr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprint(conn, "GET /v1/topics/t/consume?partition=0&offset=0&wait_ms=300000 HTTP/1.1\r\nHost: x\r\n"+
-			"Accept: text/event-stream\r\n\r\n")
-	}
-	for end := time.Now().Add(25 * time.Second); ; { // Until they hold all that answers may.
+	// One that finds no memory left ends, so there are more until those that stay hold all
+	// that answers may.
+	for end := time.Now().Add(25 * time.Second); ; {
+		stall(t, srv.HTTPAddr(), "/v1/topics/t/consume?partition=0&offset=0&wait_ms=300000")
 		if status, _ := c.ask("GET", "/v1/topics/t/consume?partition=0&offset=0", ""); status == 429 {
 			break
 		}
@@ -363,4 +354,18 @@ func TestHTTPStalledReaders(t *testing.T) {
 	}
 	c.produce("t", `{"value_text":"small"}`)
 	c.produce("t", large, "Content-Type: application/octet-stream")
+}
+
+// stall asks for a stream and reads nothing of it.
+func stall(t *testing.T, addr, path string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n", path)
 }
