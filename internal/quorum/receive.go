@@ -84,6 +84,9 @@ func (e *forgottenError) Error() string {
 // plausible refuses what would break the library's assumptions: it takes for granted
 // that nobody loses a log, and that all it hears is what it says itself.
 func (q *Quorum) plausible(m *raftpb.Message) error {
+	if m.GetTerm() == 0 {
+		return errors.New("it has no term, as if it came from this node itself")
+	}
 	last := q.log.last().index
 	switch m.GetType() {
 	case raftpb.MsgHeartbeat:
