@@ -86,6 +86,7 @@ func errorCodes() map[string]struct {
 func neverSeen() map[string]string {
 	return map[string]string{
 		"commitlog.BrokenError":    "it ends the broker",
+		"commitlog.UnfitError":     "whoever mends a replica meets it, and has its log filled anew",
 		"journal.ErrClosed":        "a log wraps it in commitlog.ErrOffline",
 		"journal.CorruptionError":  "found by a start only",
 		"journal.VersionError":     "found by a start only",
