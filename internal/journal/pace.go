@@ -15,7 +15,7 @@ const (
 // and are answered.
 const (
 	replicatedGap     = 3 * time.Millisecond
-	replicatedPerSync = 12
+	replicatedPerSync = 15
 )
 
 // pace spaces rounds: the first after a pause starts at once, and under load
