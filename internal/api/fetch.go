@@ -107,9 +107,6 @@ type fetchReply struct {
 	anyCopy bool
 }
 
-// anyCopyReplica is the replica id of a reader that takes any replica's copy.
-const anyCopyReplica = -2
-
 func (h *fetchAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
 	var req kmsg.FetchRequest
 	give, err := h.memory.read(ctx, w, &req)
@@ -139,7 +136,8 @@ func (h *fetchAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
 		return r
 	}
 	r.rack = req.Rack
-	r.anyCopy = h.replicas && (req.ReplicaID == anyCopyReplica || req.ReplicaState.ID == anyCopyReplica)
+	r.anyCopy = h.replicas &&
+		(kafka.BrokerID(req.ReplicaID) == kafka.AnyCopy || kafka.BrokerID(req.ReplicaState.ID) == kafka.AnyCopy)
 	wanted, code := h.sessions.begin(r, &req)
 	if r.code = code; code == kafka.ErrNone {
 		r.take(wanted)

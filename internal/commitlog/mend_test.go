@@ -317,15 +317,8 @@ func TestMendRefusesWhatDoesNotFit(t *testing.T) {
 		r.change(bad.file, flip(bad.position+65))
 		d, l := r.open()
 		r.readAll(l)
-		holes, err := l.Holes()
-		if err != nil || len(holes) != 1 {
-			t.Fatalf("%s: %+v, %v", what, holes, err)
-		}
-		m, err := l.BeginMend(holes[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = m.Write([]record.Batch{c.other(r.from(bad.base, 1)[0])})
+		holes, m := r.beginMend(what, l)
+		err := m.Write([]record.Batch{c.other(r.from(bad.base, 1)[0])})
 		if err == nil {
 			err = m.Commit(2)
 		} else {
@@ -347,6 +340,20 @@ func TestMendRefusesWhatDoesNotFit(t *testing.T) {
 	}
 }
 
+// beginMend begins to mend the only hole of a log.
+func (r *ruin) beginMend(what string, l *commitlog.Log) ([]commitlog.Hole, *commitlog.Mending) {
+	r.t.Helper()
+	holes, err := l.Holes()
+	if err != nil || len(holes) != 1 {
+		r.t.Fatalf("%s: %+v, %v", what, holes, err)
+	}
+	m, err := l.BeginMend(holes[0])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return holes, m
+}
+
 // A mending that a truncation or a deletion overtakes writes nothing more.
 func TestMendOvertaken(t *testing.T) {
 	r := newRuin(t)
@@ -359,14 +366,7 @@ func TestMendOvertaken(t *testing.T) {
 		r.change(bad.file, flip(bad.position+65))
 		_, l := r.open()
 		r.readAll(l)
-		holes, err := l.Holes()
-		if err != nil || len(holes) != 1 {
-			t.Fatalf("%s: %+v, %v", what, holes, err)
-		}
-		m, err := l.BeginMend(holes[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, m := r.beginMend(what, l)
 		if err := overtake(l); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}

@@ -28,9 +28,6 @@ const (
 	// rangeBytes is read at once; a larger batch comes alone.
 	rangeBytes   = 1 << 20
 	rangeTimeout = 10 * time.Second
-	// anyCopyReplica is the replica id of a reader that takes what the other replica has,
-	// leader or not.
-	anyCopyReplica = -2
 )
 
 // Replicas implements partition.Peers.
@@ -85,7 +82,7 @@ func rangeRequest(p *partition.Partition, from kafka.Offset) *kmsg.FetchRequest 
 	t := kmsg.NewFetchRequestTopic()
 	t.Topic, t.TopicID, t.Partitions = p.Topic(), p.ID().ID, append(t.Partitions, rp)
 	req := kmsg.NewPtrFetchRequest()
-	req.ReplicaID, req.ReplicaState.ID = anyCopyReplica, anyCopyReplica
+	req.ReplicaID, req.ReplicaState.ID = int32(kafka.AnyCopy), int32(kafka.AnyCopy)
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 0, 0, rangeBytes
 	req.SessionEpoch, req.Topics = -1, append(req.Topics, t)
 	return req

@@ -36,6 +36,10 @@ type BrokerID int32
 // NoBroker stands for "no broker", as in a partition without a leader.
 const NoBroker BrokerID = -1
 
+// AnyCopy is the replica id of a Fetch that takes what a replica has, leader or not, up to
+// its high watermark. Kafka has it for debugging; a broker mends a damaged log so.
+const AnyCopy BrokerID = -2
+
 // BrokerEpoch identifies one registration of a broker.
 type BrokerEpoch int64
 

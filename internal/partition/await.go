@@ -29,23 +29,38 @@ func (p *Partition) Await(
 	if p.HighWatermark() >= target {
 		return p.Acknowledged(under, target)
 	}
+	err := await(ctx, expired, func(w *Waiter, woken Waker) bool { return p.Wait(w, woken, target) },
+		func() error { return p.Leads(under) }, p.StopWaiting)
+	if err != nil {
+		return err
+	}
+	return p.Acknowledged(under, target)
+}
+
+// await waits until arm, which arranges for one wake, reports that there is nothing left
+// to wait for. It fails when ctx ends, with context.DeadlineExceeded when expired fires,
+// and when sense says that what is waited for will not come.
+func await(
+	ctx context.Context, expired <-chan time.Time, arm func(*Waiter, Waker) bool, sense func() error,
+	stop func(*Waiter),
+) error {
 	var w Waiter
 	woken := make(wakeup, 1)
-	for p.Wait(&w, woken, target) {
-		// Only now: a partition that resigned before the line above wakes nobody.
-		if err := p.Leads(under); err != nil {
-			p.StopWaiting(&w)
+	for arm(&w, woken) {
+		// Only now: a partition that changed its role before the line above wakes nobody.
+		if err := sense(); err != nil {
+			stop(&w)
 			return err
 		}
 		select {
 		case <-woken:
 		case <-expired:
-			p.StopWaiting(&w)
+			stop(&w)
 			return context.DeadlineExceeded
 		case <-ctx.Done():
-			p.StopWaiting(&w)
+			stop(&w)
 			return ctx.Err()
 		}
 	}
-	return p.Acknowledged(under, target)
+	return nil
 }

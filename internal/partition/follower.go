@@ -269,21 +269,11 @@ func (p *Partition) cutLocked(to kafka.Offset, cut func(kafka.Offset) error) (Cu
 // when ctx ends and when the replica does not follow the leader of that epoch any
 // more.
 func (p *Partition) AwaitSynced(ctx context.Context, epoch kafka.LeaderEpoch, target kafka.Offset) error {
-	var w Waiter
-	woken := make(wakeup, 1)
-	for p.WaitSynced(&w, woken, target) {
-		// Only now: a partition that changed its role before the line above wakes
-		// nobody.
-		if err := p.follows(epoch); err != nil {
-			p.StopWaiting(&w)
-			return err
-		}
-		select {
-		case <-woken:
-		case <-ctx.Done():
-			p.StopWaiting(&w)
-			return ctx.Err()
-		}
+	err := await(ctx, nil, func(w *Waiter, woken Waker) bool {
+		return p.WaitSynced(w, woken, target)
+	}, func() error { return p.follows(epoch) }, p.StopWaiting)
+	if err != nil {
+		return err
 	}
 	return p.follows(epoch)
 }

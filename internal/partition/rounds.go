@@ -117,20 +117,11 @@ func (p *Partition) Doubt(now time.Time) time.Duration {
 }
 
 func (p *Partition) awaitRound(ctx context.Context, under kafka.LeaderEpoch, round int64) error {
-	var w Waiter
-	woken := make(wakeup, 1)
-	for p.rounds.waiting.add(&w, woken, kafka.Offset(round), p.rounds.reached) {
-		// Only now: a partition that resigned before the line above wakes nobody.
-		if err := p.Leads(under); err != nil {
-			p.StopWaiting(&w)
-			return err
-		}
-		select {
-		case <-woken:
-		case <-ctx.Done():
-			p.StopWaiting(&w)
-			return ctx.Err()
-		}
+	err := await(ctx, nil, func(w *Waiter, woken Waker) bool {
+		return p.rounds.waiting.add(w, woken, kafka.Offset(round), p.rounds.reached)
+	}, func() error { return p.Leads(under) }, p.StopWaiting)
+	if err != nil {
+		return err
 	}
 	// What was confirmed was of this epoch if it still lasts: each begins with no rounds.
 	return p.Leads(under)

@@ -3,6 +3,7 @@ package groups
 import (
 	"context"
 
+	"github.com/strandline/strandline/internal/coordinator"
 	"github.com/strandline/strandline/internal/coordinator/shard"
 	"github.com/strandline/strandline/internal/group"
 )
@@ -39,7 +40,7 @@ func ask(
 	ctx context.Context, from group.Context, step func(m *group.Shard, c *group.Context, fx *shard.Effects),
 	do func(func(*group.Shard, int64, *shard.Effects)) error,
 ) (any, error) {
-	in := make(inbox, 1)
+	in := coordinator.NewInbox()
 	err := do(func(m *group.Shard, nowMs int64, fx *shard.Effects) {
 		from.NowMs, from.Caller = nowMs, in
 		step(m, &from, fx)
@@ -47,16 +48,5 @@ func ask(
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case response := <-in:
-		return response, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return in.Reply(ctx)
 }
-
-// inbox takes one reply.
-type inbox chan any
-
-// Complete implements shard.Caller.
-func (i inbox) Complete(response any) { i <- response }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/strandline/strandline/internal/coordinator"
 	"github.com/strandline/strandline/internal/coordinator/shard"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
@@ -35,14 +36,14 @@ func (c *Coordinator) Enter(
 // Standing asks the machine on this broker what has become of a producer's transaction,
 // and waits for the answer, or until ctx ends.
 func (c *Coordinator) Standing(ctx context.Context, p txn.Producer) (*txn.Standing, error) {
-	in := make(inbox, 1)
+	in := coordinator.NewInbox()
 	err := c.read(ctx, p.ID, func(m *txn.Shard, nowMs int64, fx *shard.Effects) {
 		m.Standing(&txn.Context{NowMs: nowMs, Caller: in}, p, fx)
 	})
 	if err != nil {
 		return nil, err
 	}
-	response, err := in.reply(ctx)
+	response, err := in.Reply(ctx)
 	if err != nil {
 		return nil, err
 	}

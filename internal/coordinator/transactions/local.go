@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/strandline/strandline/internal/commitlog"
+	"github.com/strandline/strandline/internal/coordinator"
 	"github.com/strandline/strandline/internal/coordinator/shard"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
@@ -47,11 +48,11 @@ func (l *Local) append(m *Marker) func(context.Context) error {
 		return func(context.Context) error { return err }
 	}
 	if m.Partition.Topic == metadata.OffsetsTopic {
-		in := make(inbox, 1)
+		in := coordinator.NewInbox()
 		if err := l.Offsets(m.Partition.Partition, log, in); err != nil {
 			return failed(err)
 		}
-		return in.outcome
+		return func(ctx context.Context) error { return outcome(ctx, in) }
 	}
 	p := l.Partitions.Get(m.Partition.Topic, m.Partition.Partition)
 	if p == nil {
@@ -71,8 +72,8 @@ func (l *Local) append(m *Marker) func(context.Context) error {
 const bumps = 2
 
 // outcome waits for the reply to a marker of a group coordinator.
-func (i inbox) outcome(ctx context.Context) error {
-	response, err := i.reply(ctx)
+func outcome(ctx context.Context, in coordinator.Inbox) error {
+	response, err := in.Reply(ctx)
 	if err != nil {
 		return err
 	}

@@ -97,7 +97,7 @@ func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Contex
 	}
 	from.ProducerID = kafka.NoProducerID
 	for {
-		in := make(inbox, 1)
+		in := coordinator.NewInbox()
 		step := func(m *txn.Shard, nowMs int64, fx *shard.Effects) {
 			from.NowMs, from.Caller = nowMs, in
 			m.Handle(&from, req, fx)
@@ -111,7 +111,7 @@ func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Contex
 		if err != nil {
 			return nil, err
 		}
-		response, err := in.reply(ctx)
+		response, err := in.Reply(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -122,22 +122,6 @@ func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Contex
 		if from.ProducerID, err = c.NextProducerID(ctx); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// inbox takes one reply.
-type inbox chan any
-
-// Complete implements shard.Caller.
-func (i inbox) Complete(response any) { i <- response }
-
-// reply waits for it, or until ctx ends.
-func (i inbox) reply(ctx context.Context) (any, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case response := <-i:
-		return response, nil
 	}
 }
 
