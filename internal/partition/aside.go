@@ -11,9 +11,9 @@ import (
 )
 
 // A replica steps aside when it can't do its part, although its broker runs: its log is
-// damaged beyond what can be mended in its place. It asks the controller to be out of the ISR and not eligible (package insync),
-// and another leads if there is one in sync. Then it may throw its log away, or
-// the end of it (Mender).
+// damaged beyond what can be mended in its place. It asks the controller to be out of the
+// ISR and not eligible (package insync), and another leads if there is one in sync. Then it
+// may throw its log away, or the end of it (Mender).
 //
 // What would break without that order: a replica that is in the ISR, or eligible beside
 // it, may be elected at any moment, because it has all that was acknowledged. So it
