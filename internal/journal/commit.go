@@ -52,15 +52,12 @@ func (j *Journal) rest(ctx context.Context, timer *time.Timer) {
 		return
 	}
 	before := j.wishes()
-	if !j.pace.isWorthWaiting(before) {
-		return
-	}
 	timer.Reset(d)
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
 	}
-	j.pace.waited(j.wishes() - before)
+	j.pace.waited(d, j.wishes() > before)
 }
 
 // wishes returns how often durability was asked for since the last round began.
@@ -99,13 +96,7 @@ func (j *Journal) prepareRound(next *round, now time.Time) {
 	next.reset(j.number)
 	next.stage = j.failure == nil && !j.opt.WithoutFiles && j.files.ready()
 	j.inflow.add(j.filling.bytes, now)
-	j.pace.maxGap, j.pace.perSync = j.opt.MinGap, j.opt.GapPerSync
-	if j.opt.Replicated() {
-		j.pace.maxGap, j.pace.perSync = max(replicatedGap, j.opt.MinGap), max(replicatedPerSync, j.opt.GapPerSync)
-	}
-	if j.inflow.perSecond() >= busyRate {
-		j.pace.maxGap *= busyGaps
-	}
+	j.pace.space(&j.opt, j.inflow.perSecond())
 	next.syncAbove = j.opt.FileSyncBytes
 	if j.inflow.perSecond() < float64(j.opt.FileSyncRate) {
 		next.syncAbove *= patience

@@ -86,7 +86,7 @@
 // A sync costs about 100 us of CPU. Rounds under load start MinGap apart (or
 // GapPerSync times the duration of a sync, if that is less), and twice that far apart
 // from 12 MiB/s on, and further apart where records are replicated; after a pause a round
-// starts at once, and so does one where waits have gathered nothing (pace.go). Measured with
+// starts at once, and so do most where most waits have gathered nothing (pace.go). Measured with
 // BenchmarkMode on a virtual disk of some 250 MB/s that other programs used too
 // (medians in us, journal against own files):
 //

@@ -63,7 +63,11 @@ func (j *Journal) cutNotes(r *round) {
 // stageNotes stages the notes behind all other entries, if there is a frame to
 // be written or they have waited long enough.
 func (j *Journal) stageNotes(r *round) {
-	if len(j.notes) == 0 || !r.stage || len(r.entries) == 0 && !j.notesDue() {
+	if len(j.notes) == 0 || len(r.entries) == 0 && !j.notesDue() {
+		return
+	}
+	if !r.stage { // No file is ready, on a full disk for long: not to be tried again at once.
+		j.notesSince = time.Now()
 		return
 	}
 	for _, s := range j.notes {

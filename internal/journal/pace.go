@@ -10,64 +10,87 @@ const (
 	busyGaps = 2
 )
 
-// The gap, and its bound as a multiple of a sync's duration, where records are replicated:
+// The gaps, and their bound as a multiple of a sync's duration, where records are replicated:
 // several brokers sync each of them one after the other, and at each sync followers fetch
 // and are answered.
 const (
-	replicatedGap     = 3 * time.Millisecond
-	replicatedPerSync = 15
+	replicatedGap     = 4 * time.Millisecond
+	replicatedBusyGap = 6 * time.Millisecond
+	replicatedPerSync = 20
 )
 
 // pace spaces rounds: the first after a pause starts at once, and under load
 // they start a gap apart. The gap follows what a sync costs: a disk or a
 // memory that syncs in no time gets no gap, and one that takes long is spaced
 // by its own slowness and waits no more than the maximum.
+//
+// Waiting pays where it gathers. A client that sends its next record when it has the
+// answer to the last, as a transaction does four times over, has nothing to add: where
+// most waits were in vain rounds start at once, but for one in 2, 4, 8 and so on, which
+// finds out whether more would come.
 type pace struct {
 	maxGap  time.Duration
 	perSync int           // The gap is no longer than so many times a sync.
 	cost    time.Duration // Of one sync: moving average.
 	last    time.Time     // Start of the last round.
-	// inVain is how many waits in a row brought nothing more to commit, or would have,
-	// and due how many rounds in a row went without one since.
-	inVain, due int
+	vain    int           // Grows by one with a wait in vain, shrinks by vainWorth with another.
+	skipped int           // Rounds in a row that could have waited.
 }
 
-// Waiting pays where it gathers. A client that sends its next record when it has the
-// answer to the last, as a transaction does four times over, has nothing to add, and
-// waits for nothing: after vainWaits of them rounds start at once, but for one in
-// probeEvery, or in probeCrowd where several wishes are there at once, which finds out
-// whether more would come.
 const (
-	vainWaits  = 4
-	probeEvery = 16
-	probeCrowd = 4
+	// vainWorth is how many waits in vain one is worth that gathers something: it saves a sync.
+	vainWorth = 2
+	// vainWaits are so many in vain that not every round waits.
+	vainWaits = 4
+	// vainMost bounds how many rounds it takes to see that waiting pays again: one in 128
+	// still waits, some 50 ms where rounds follow each other.
+	vainMost = vainWaits + 6
 )
 
-// isWorthWaiting reports whether a wait is likely to gather more than the wishes
-// that are there.
-func (p *pace) isWorthWaiting(wishes int) bool {
-	if p.inVain < vainWaits {
-		return true
-	}
-	p.due++
-	if wishes > 1 { // Several came while the last round was under way: so may others.
-		return p.due%probeCrowd == 0
-	}
-	return p.due%probeEvery == 0
-}
-
-// waited notes how many wishes came during a wait.
-func (p *pace) waited(more int) {
-	if more > 0 {
-		p.inVain, p.due = 0, 0
-		return
-	}
-	p.inVain++
-}
-
-// wait returns how long the next round should wait.
+// wait returns how long the next round should wait for more wishes, 0 if it is not worth
+// its while.
 func (p *pace) wait(now time.Time) time.Duration {
+	room := p.room(now)
+	if room <= 0 || p.vain < vainWaits {
+		return room
+	}
+	p.skipped++
+	if p.skipped < 2<<(p.vain-vainWaits) {
+		return 0
+	}
+	p.skipped = 0
+	return room
+}
+
+// space sets the gap by what comes in.
+func (p *pace) space(opt *Options, bytesPerSecond float64) {
+	busy := bytesPerSecond >= busyRate
+	p.maxGap, p.perSync = opt.MinGap, opt.GapPerSync
+	if busy {
+		p.maxGap *= busyGaps
+	}
+	if opt.Replicated() {
+		least := replicatedGap
+		if busy {
+			least = replicatedBusyGap
+		}
+		p.maxGap, p.perSync = max(p.maxGap, least), max(p.perSync, replicatedPerSync)
+	}
+}
+
+// room returns how long it is until a gap has passed since the last round's start.
+func (p *pace) room(now time.Time) time.Duration {
 	return p.last.Add(min(p.maxGap, p.cost*time.Duration(p.perSync))).Sub(now)
+}
+
+// waited notes whether more wishes came during a wait of d. Of a short one nothing follows.
+func (p *pace) waited(d time.Duration, more bool) {
+	switch {
+	case more:
+		p.vain = max(0, p.vain-vainWorth)
+	case 2*d >= min(p.maxGap, p.cost*time.Duration(p.perSync)):
+		p.vain = min(p.vain+1, vainMost)
+	}
 }
 
 // started notes the start of a round.
