@@ -60,6 +60,11 @@ cluster: build
 bench: build
 	$(GO) run ./test/bench -strandline $(BIN) $(BENCHFLAGS)
 
+# The same of three nodes as a cluster; BENCHFLAGS='-o docs/benchmarks-cluster.md'.
+.PHONY: bench-cluster
+bench-cluster: build
+	$(GO) run ./test/bench -nodes 3 -strandline $(BIN) $(BENCHFLAGS)
+
 # Strandline alone, small loads: to notice a regression by.
 .PHONY: bench-short
 bench-short: build

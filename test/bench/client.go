@@ -34,7 +34,7 @@ func (t Target) topics(name string, n int) []string {
 // idempotent, as franz-go's defaults are.
 func (t Target) client(extra ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(t.Broker.Addr),
+		kgo.SeedBrokers(t.Broker.Addrs()...),
 		kgo.ProducerBatchMaxBytes(1<<20 - 1024),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		kgo.MaxBufferedRecords(200_000),
@@ -58,15 +58,21 @@ func (t Target) admin(f func(*kadm.Client) error) error {
 	return f(adm)
 }
 
+// replicas is how many copies of a partition so many nodes keep, and minInSync how many
+// of them an acked record is in at least.
+func replicas(nodes int) int16  { return int16(min(nodes, 3)) }
+func minInSync(nodes int) int16 { return max(1, replicas(nodes)-1) }
+
 // create creates topics with the side's setting and returns when all of their
 // partitions have a leader.
 func (t Target) create(ctx context.Context, partitions int, names ...string) error {
-	config := map[string]*string{}
+	minISR := fmt.Sprint(minInSync(len(t.Broker.nodes)))
+	config := map[string]*string{"min.insync.replicas": &minISR}
 	if v := t.Side.flushMessages(); v != "" {
 		config["flush.messages"] = &v
 	}
 	return t.admin(func(adm *kadm.Client) error {
-		created, err := adm.CreateTopics(ctx, int32(partitions), 1, config, names...)
+		created, err := adm.CreateTopics(ctx, int32(partitions), replicas(len(t.Broker.nodes)), config, names...)
 		if err != nil {
 			return fmt.Errorf("create topics: %w", err)
 		}
@@ -79,7 +85,8 @@ func (t Target) create(ctx context.Context, partitions int, names ...string) err
 	})
 }
 
-// awaitLeaders polls the metadata until every partition has a leader.
+// awaitLeaders polls until every partition has a leader in the metadata, and the leader
+// knows of it: nodes learn of a topic one after the other.
 func awaitLeaders(ctx context.Context, adm *kadm.Client, partitions int, names []string) error {
 	for {
 		md, err := adm.Metadata(ctx, names...)
@@ -93,7 +100,9 @@ func awaitLeaders(ctx context.Context, adm *kadm.Client, partitions int, names [
 			}
 		})
 		if led == partitions*len(names) {
-			return nil
+			if _, err := records(ctx, adm, partitions, names); err == nil {
+				return nil
+			}
 		}
 		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return fmt.Errorf("%d of %d partitions have a leader: %w", led, partitions*len(names), err)

@@ -16,7 +16,7 @@ var kafkaFiles embed.FS
 // clusterID is any valid id: 16 bytes in base64.
 const clusterID = "c3RyYW5kbGluZS1iZW5jaA"
 
-// kafkaLauncher starts Apache Kafka, one node that is broker and controller,
+// kafkaLauncher starts Apache Kafka, each node a broker and a controller,
 // from the jars in home/lib.
 type kafkaLauncher struct{ home string }
 
@@ -55,33 +55,40 @@ func fetchKafka(ctx context.Context, home string) (kafkaLauncher, error) {
 	return l, os.WriteFile(done, nil, 0o644)
 }
 
-// Prepare writes the broker's properties and formats its log directory. What
-// differs from Kafka's defaults is what one node needs, no artificial delay
-// before a group's first generation, and deletion of files soon after their
-// topic, so that it does not fall into somebody else's run.
-func (l kafkaLauncher) Prepare(ctx context.Context, dir, addr string) error {
-	controller, err := freeAddr()
-	if err != nil {
-		return err
+// Prepare writes the nodes' properties and formats their log directories.
+func (l kafkaLauncher) Prepare(ctx context.Context, nodes []Node) error {
+	for i := range nodes {
+		if err := l.prepare(ctx, nodes, i); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// prepare does so for one node. What differs from Kafka's defaults is what so many
+// nodes need, no artificial delay before a group's first generation, and deletion of
+// files soon after their topic, so that it does not fall into somebody else's run.
+func (l kafkaLauncher) prepare(ctx context.Context, nodes []Node, i int) error {
+	n := nodes[i]
+	replicas, minISR := fmt.Sprint(replicas(len(nodes))), fmt.Sprint(minInSync(len(nodes)))
 	properties := []string{
 		"process.roles=broker,controller",
-		"node.id=1",
-		"listeners=PLAINTEXT://" + addr + ",CONTROLLER://" + controller,
-		"advertised.listeners=PLAINTEXT://" + addr,
+		fmt.Sprintf("node.id=%d", n.ID),
+		"listeners=PLAINTEXT://" + n.Addr + ",CONTROLLER://" + n.Peer,
+		"advertised.listeners=PLAINTEXT://" + n.Addr,
 		"controller.listener.names=CONTROLLER",
 		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-		"controller.quorum.voters=1@" + controller,
-		"log.dirs=" + filepath.Join(dir, "data"),
-		"offsets.topic.replication.factor=1",
-		"transaction.state.log.replication.factor=1",
-		"transaction.state.log.min.isr=1",
-		"share.coordinator.state.topic.replication.factor=1",
-		"share.coordinator.state.topic.min.isr=1",
+		"controller.quorum.voters=" + voters(nodes),
+		"log.dirs=" + filepath.Join(n.Dir, "data"),
+		"offsets.topic.replication.factor=" + replicas,
+		"transaction.state.log.replication.factor=" + replicas,
+		"transaction.state.log.min.isr=" + minISR,
+		"share.coordinator.state.topic.replication.factor=" + replicas,
+		"share.coordinator.state.topic.min.isr=" + minISR,
 		"group.initial.rebalance.delay.ms=0",
 		"log.segment.delete.delay.ms=500",
 	}
-	path := filepath.Join(dir, "server.properties")
+	path := filepath.Join(n.Dir, "server.properties")
 	if err := os.WriteFile(path, []byte(strings.Join(properties, "\n")+"\n"), 0o644); err != nil {
 		return err
 	}
@@ -94,11 +101,11 @@ func (l kafkaLauncher) Prepare(ctx context.Context, dir, addr string) error {
 }
 
 // Command returns Kafka's own start line: its collector settings, 1 GiB of heap.
-func (l kafkaLauncher) Command(dir, _ string) *exec.Cmd {
+func (l kafkaLauncher) Command(nodes []Node, i int) *exec.Cmd {
 	args := append([]string{
 		"-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20",
 		"-XX:InitiatingHeapOccupancyPercent=35", "-Djava.awt.headless=true",
-	}, l.args("kafka.Kafka", filepath.Join(dir, "server.properties"))...)
+	}, l.args("kafka.Kafka", filepath.Join(nodes[i].Dir, "server.properties"))...)
 	return exec.Command("java", args...)
 }
 

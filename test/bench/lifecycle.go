@@ -26,7 +26,19 @@ func restartWorkload(scale Scale) string {
 }
 
 // lifecycleRows names what this file measures, with figures and goals alone.
-func lifecycleRows(scale Scale) []Workload {
+func lifecycleRows(scale Scale, nodes int) []Workload {
+	if nodes > 1 {
+		return []Workload{
+			{
+				Name: memoryWorkload, Figures: []Figure{LoadedMemory},
+				Goals: []Goal{atMost(LoadedMemory, OursSynced, 450)},
+			},
+			{
+				Name: startWorkload, Figures: []Figure{FirstAck, IdleMemory},
+				Goals: []Goal{atMost(FirstAck, OursSynced, 1000), atMost(IdleMemory, OursSynced, 100)},
+			},
+		}
+	}
 	return []Workload{
 		{
 			Name: memoryWorkload, Figures: []Figure{LoadedMemory},
@@ -49,6 +61,7 @@ type Lifecycle struct {
 	Side     Side
 	Dir      string
 	Scale    Scale
+	Nodes    int
 }
 
 // FirstAck starts a broker on an empty directory and measures until a record,
@@ -56,7 +69,7 @@ type Lifecycle struct {
 func (l Lifecycle) FirstAck(ctx context.Context) (Measurement, error) {
 	dir := filepath.Join(l.Dir, "first-ack")
 	defer os.RemoveAll(dir)
-	b, err := NewBroker(ctx, l.Launcher, dir)
+	b, err := NewBroker(ctx, l.Launcher, dir, l.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +104,7 @@ func (t Target) firstRecord(ctx context.Context) error {
 	}
 	defer cl.Close()
 	topic := t.topic("first")
-	if _, err := kadm.NewClient(cl).CreateTopic(ctx, 1, 1, nil, topic); err != nil {
+	if _, err := kadm.NewClient(cl).CreateTopic(ctx, 1, replicas(len(t.Broker.nodes)), nil, topic); err != nil {
 		return fmt.Errorf("create the first topic: %w", err)
 	}
 	err = cl.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: make([]byte, 100)}).FirstErr()
@@ -110,7 +123,7 @@ const restartTopics = 3
 func (l Lifecycle) Restart(ctx context.Context, times int, each func(Measurement)) error {
 	dir := filepath.Join(l.Dir, "restart")
 	defer os.RemoveAll(dir)
-	b, err := NewBroker(ctx, l.Launcher, dir)
+	b, err := NewBroker(ctx, l.Launcher, dir, l.Nodes)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type options struct {
 	short      bool
 	check      bool
 	runs       int
+	nodes      int
 	warmUp     time.Duration
 	only       string
 	dir        string
@@ -48,6 +49,7 @@ func parseOptions() options {
 	flag.BoolVar(&o.short, "short", false, "small loads, one run, no Kafka: under a minute")
 	flag.BoolVar(&o.check, "check", false, "exit with status 1 if a goal is missed")
 	flag.IntVar(&o.runs, "runs", 3, "counted runs of each workload on each side")
+	flag.IntVar(&o.nodes, "nodes", 1, "nodes on each side: 1, or 3 as one cluster with three replicas")
 	flag.DurationVar(&o.warmUp, "warm-up", 45*time.Second, "load on each broker before the first run")
 	flag.StringVar(&o.only, "only", "", "only workloads whose name contains one of these, comma separated")
 	flag.StringVar(&o.dir, "dir", "", "where the brokers' data goes (default: the system's temporary directory)")
@@ -82,6 +84,9 @@ func main() {
 // run measures everything, prints the table, and returns an error when a run
 // failed.
 func run(ctx context.Context, o options, out, progress io.Writer) error {
+	if o.nodes != 1 && o.nodes != 3 {
+		return fmt.Errorf("-nodes is 1 or 3, not %d", o.nodes)
+	}
 	if o.short && o.output != "" {
 		return errors.New("-short measures cold brokers once, which is nothing to publish: leave out -o or -short")
 	}
@@ -147,7 +152,7 @@ func writePage(o options, r *Results, m Machine) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.WriteMarkdown(f, m, o.runs), f.Close())
+	return errors.Join(r.WriteMarkdown(f, m, o.nodes, o.runs), f.Close())
 }
 
 // session is one execution of the whole program.
@@ -175,14 +180,14 @@ func (s *session) wanted(name string) bool {
 // stay up, then brokers that are started and killed.
 func (s *session) measure(ctx context.Context) error {
 	var list []Workload
-	for _, w := range workloads(s.scale) {
+	for _, w := range workloads(s.scale, s.options.nodes) {
 		// Round robin needs the topics that the workload before it creates.
 		if s.wanted(w.Name) || (strings.HasPrefix(w.Name, createWorkload) && s.wanted("round robin")) {
 			list = append(list, w)
 			s.results.Declare(w.Name, w.Figures, w.Goals)
 		}
 	}
-	for _, w := range lifecycleRows(s.scale) {
+	for _, w := range lifecycleRows(s.scale, s.options.nodes) {
 		if s.wanted(w.Name) {
 			s.results.Declare(w.Name, w.Figures, w.Goals)
 		}
@@ -206,7 +211,7 @@ func (s *session) loads(ctx context.Context, list []Workload) error {
 	}
 	defer func() { s.failed += runner.Failed }()
 	for side, launcher := range s.launchers {
-		b, err := NewBroker(ctx, launcher, filepath.Join(s.dir, side.slug()))
+		b, err := NewBroker(ctx, launcher, filepath.Join(s.dir, side.slug()), s.options.nodes)
 		if err != nil {
 			return err
 		}
@@ -246,7 +251,7 @@ func (s *session) lifecycles(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		l := Lifecycle{Launcher: launcher, Side: side, Dir: s.dir, Scale: s.scale}
+		l := Lifecycle{Launcher: launcher, Side: side, Dir: s.dir, Scale: s.scale, Nodes: s.options.nodes}
 		for run := range s.options.runs {
 			if !s.wanted(startWorkload) {
 				break
@@ -260,7 +265,7 @@ func (s *session) lifecycles(ctx context.Context) error {
 			s.results.Add(startWorkload, side, m)
 		}
 		name := restartWorkload(s.scale)
-		if !s.wanted(name) {
+		if !s.wanted(name) || s.options.nodes > 1 {
 			continue
 		}
 		err := l.Restart(ctx, s.options.runs, func(m Measurement) {

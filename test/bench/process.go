@@ -18,48 +18,39 @@ import (
 // every Linux that Go runs on.
 const clockTicks = 100
 
-// Launcher knows how to start one kind of broker on a data directory. Prepare
+// Launcher knows how to start one kind of broker on data directories. Prepare
 // does what must happen once before the first start (Kafka formats its
 // directory) and is never part of a measured time.
 type Launcher interface {
-	Prepare(ctx context.Context, dir, addr string) error
-	Command(dir, addr string) *exec.Cmd
+	Prepare(ctx context.Context, nodes []Node) error
+	// Command starts the node of that index, together with the others one queue.
+	Command(nodes []Node, i int) *exec.Cmd
 }
 
-// Broker is a broker process: where it listens, where its data lies.
-type Broker struct {
-	Addr string
-
-	launcher Launcher
-	dir      string
-	cmd      *exec.Cmd
-	log      *os.File
-	ended    chan struct{}
+// Node is where one process listens and where its data lies.
+type Node struct {
+	ID   int
+	Dir  string
+	Addr string // For clients.
+	Peer string // For the other nodes: of the controllers' quorum, too.
 }
 
-// NewBroker prepares a data directory and picks a free port. It starts nothing.
-func NewBroker(ctx context.Context, launcher Launcher, dir string) (*Broker, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	addr, err := freeAddr()
-	if err != nil {
-		return nil, err
-	}
-	if err := launcher.Prepare(ctx, dir, addr); err != nil {
-		return nil, err
-	}
-	return &Broker{Addr: addr, launcher: launcher, dir: dir}, nil
+// Process is a node that runs or did.
+type Process struct {
+	node  Node
+	cmd   *exec.Cmd
+	log   *os.File
+	ended chan struct{}
 }
 
-// Start starts the process and returns at once; Await waits for the port.
-func (b *Broker) Start() error {
-	log, err := os.OpenFile(filepath.Join(b.dir, "broker.out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+// start starts the process and returns at once; await waits for the port.
+func (b *Process) start(cmd *exec.Cmd) error {
+	log, err := os.OpenFile(filepath.Join(b.node.Dir, "broker.out"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
 	b.log = log
-	b.cmd = b.launcher.Command(b.dir, b.Addr)
+	b.cmd = cmd
 	b.cmd.Stdout, b.cmd.Stderr = log, log
 	if err := b.cmd.Start(); err != nil {
 		return errors.Join(fmt.Errorf("start %s: %w", b.cmd.Path, err), log.Close())
@@ -72,12 +63,12 @@ func (b *Broker) Start() error {
 	return nil
 }
 
-// Await returns when the broker accepts connections.
-func (b *Broker) Await(ctx context.Context) error {
+// await returns when the node accepts connections.
+func (b *Process) await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", b.Addr)
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", b.node.Addr)
 		if err == nil {
 			return conn.Close()
 		}
@@ -85,15 +76,15 @@ func (b *Broker) Await(ctx context.Context) error {
 		case <-b.ended:
 			return fmt.Errorf("the broker ended before it listened; its last lines:\n%s", b.lastLines())
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w; last lines:\n%s", b.Addr, ctx.Err(), b.lastLines())
+			return fmt.Errorf("wait for %s: %w; last lines:\n%s", b.node.Addr, ctx.Err(), b.lastLines())
 		case <-time.After(time.Millisecond):
 		}
 	}
 }
 
-// Kill ends the process with SIGKILL and waits for its end. It does nothing to
-// a broker that does not run.
-func (b *Broker) Kill() {
+// kill ends the process with SIGKILL and waits for its end. It does nothing to
+// one that does not run.
+func (b *Process) kill() {
 	if b.cmd == nil {
 		return
 	}
@@ -104,7 +95,7 @@ func (b *Broker) Kill() {
 }
 
 // lastLines returns the end of what the process printed.
-func (b *Broker) lastLines() string {
+func (b *Process) lastLines() string {
 	out, err := os.ReadFile(b.log.Name())
 	if err != nil {
 		return err.Error()
@@ -113,8 +104,8 @@ func (b *Broker) lastLines() string {
 	return string(bytes.Join(lines[max(0, len(lines)-10):], []byte("\n")))
 }
 
-// CPU returns the CPU time that the process has used in user and kernel mode.
-func (b *Broker) CPU() (time.Duration, error) {
+// usedCPU returns the CPU time that the process has used in user and kernel mode.
+func (b *Process) usedCPU() (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", b.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
@@ -141,8 +132,8 @@ func parseCPU(stat string) (time.Duration, error) {
 	return time.Duration(user+kernel) * (time.Second / clockTicks), nil
 }
 
-// ResidentMB returns the resident memory of the process in MB (10^6 bytes).
-func (b *Broker) ResidentMB() (float64, error) {
+// residentMB returns the resident memory of the process in MB (10^6 bytes).
+func (b *Process) residentMB() (float64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", b.cmd.Process.Pid))
 	if err != nil {
 		return 0, err
@@ -168,17 +159,4 @@ func freeAddr() (string, error) {
 		return "", err
 	}
 	return l.Addr().String(), l.Close()
-}
-
-// strandlineLauncher starts our binary.
-type strandlineLauncher struct{ binary string }
-
-// Prepare does nothing: the broker makes its directory itself.
-func (strandlineLauncher) Prepare(context.Context, string, string) error { return nil }
-
-// Command returns the command line with every default but addresses and directory.
-func (l strandlineLauncher) Command(dir, addr string) *exec.Cmd {
-	return exec.Command(l.binary, "start", "--listen", addr,
-		"--http-listen", "127.0.0.1:0", "--cluster-listen", "127.0.0.1:0",
-		"--data-dir", filepath.Join(dir, "data"))
 }

@@ -46,15 +46,17 @@ func TestOrderTurnsRound(t *testing.T) {
 }
 
 func TestWorkloadsAreComplete(t *testing.T) {
-	seen := map[string]bool{}
-	for _, w := range workloads(fullScale()) {
-		if seen[w.Name] || w.Run == nil || len(w.Sides) == 0 {
-			t.Errorf("workload %q is doubled or cannot run", w.Name)
-		}
-		seen[w.Name] = true
-		for _, g := range w.Goals {
-			if !slices.Contains(w.Figures, g.Figure) || !slices.Contains(w.Sides, g.Of) {
-				t.Errorf("%s: the goal %q speaks of what is not measured", w.Name, g)
+	for _, nodes := range []int{1, 3} {
+		seen := map[string]bool{}
+		for _, w := range workloads(fullScale(), nodes) {
+			if seen[w.Name] || w.Run == nil || len(w.Sides) == 0 {
+				t.Errorf("%d nodes: workload %q is doubled or cannot run", nodes, w.Name)
+			}
+			seen[w.Name] = true
+			for _, g := range w.Goals {
+				if !slices.Contains(w.Figures, g.Figure) || !slices.Contains(w.Sides, g.Of) {
+					t.Errorf("%d nodes, %s: the goal %q speaks of what is not measured", nodes, w.Name, g)
+				}
 			}
 		}
 	}

@@ -71,9 +71,31 @@ func TestWriteText(t *testing.T) {
 	golden(t, "table.txt", out.String())
 }
 
+// TestClusterPage: the page of several nodes says so, and has no columns of sides that
+// were not measured.
+func TestClusterPage(t *testing.T) {
+	r := &Results{}
+	r.Declare("produce", []Figure{Throughput}, nil)
+	r.Add("produce", OursSynced, Measurement{Throughput: 200})
+	r.Add("produce", KafkaUnsynced, Measurement{Throughput: 100})
+	var out strings.Builder
+	if err := r.WriteMarkdown(&out, exampleMachine(), 3, 2); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"3 nodes each", "3 replicas", "`min.insync.replicas=2`", "`make bench-cluster`",
+		"| work | figure | ours synced | Kafka unsynced | synced/Kafka unsynced | goal |\n",
+		"| produce | MB/s | 200 | 100 | 2.00x |  |\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the page does not say %q:\n%s", want, out.String())
+		}
+	}
+}
+
 func TestWriteMarkdown(t *testing.T) {
 	var out strings.Builder
-	if err := exampleResults().WriteMarkdown(&out, exampleMachine(), 3); err != nil {
+	if err := exampleResults().WriteMarkdown(&out, exampleMachine(), 1, 3); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "page.md", out.String())

@@ -32,17 +32,19 @@ type Scale struct {
 	Stream    time.Duration
 	Topics    int
 	Restarted int // Partitions in the restart test.
+	// Transactions are of 100 records each.
+	Transactions int
 }
 
 // fullScale is that of `make bench`.
 func fullScale() Scale {
-	return Scale{Records: 1_000_000, Stream: 12 * time.Second, Topics: 1000, Restarted: 3000}
+	return Scale{Records: 1_000_000, Stream: 12 * time.Second, Topics: 1000, Restarted: 3000, Transactions: 1000}
 }
 
 // shortScale is that of `make bench-short`: figures to notice a regression by,
 // not to publish.
 func shortScale() Scale {
-	return Scale{Records: 100_000, Stream: 2 * time.Second, Topics: 1000, Restarted: 3000}
+	return Scale{Records: 100_000, Stream: 2 * time.Second, Topics: 1000, Restarted: 3000, Transactions: 100}
 }
 
 const (
@@ -59,31 +61,61 @@ func allSides() []Side   { return []Side{OursSynced, KafkaSynced, OursRelaxed, K
 func eitherSync() []Side { return []Side{OursSynced, KafkaUnsynced} }
 
 // workloads returns the loads that run on the warm brokers, in order.
-func workloads(scale Scale) []Workload {
+func workloads(scale Scale, nodes int) []Workload {
+	if nodes > 1 {
+		return clusterWorkloads(scale)
+	}
 	list := []Workload{
-		produceWorkload("produce 1 KiB", Flood{Records: scale.Records, RecordBytes: kib}, []Goal{
+		produceWorkload(allSides(), "produce 1 KiB", Flood{Records: scale.Records, RecordBytes: kib}, []Goal{
 			atLeast(Throughput, OursSynced, 1.3).times(KafkaSynced),
 			atLeast(Throughput, OursRelaxed, 1.2).times(KafkaUnsynced),
 			atMost(CPUPerRecord, OursSynced, 0.6).times(KafkaUnsynced),
 		}),
-		produceWorkload("produce 100 B", Flood{Records: 4 * scale.Records, RecordBytes: 100}, []Goal{
+		produceWorkload(allSides(), "produce 100 B", Flood{Records: 4 * scale.Records, RecordBytes: 100}, []Goal{
 			atLeast(Throughput, OursSynced, 1).times(KafkaUnsynced),
 			atMost(CPUPerRecord, OursSynced, 0.25),
 		}),
 		consumeWorkload(scale),
-		streamWorkload("end to end, 5,000 records/s",
+		streamWorkload(allSides(), "end to end, 5,000 records/s",
 			Stream{Rate: 5000, RecordBytes: kib, Duration: scale.Stream}, 4, 90),
-		streamWorkload("end to end, 20,000 records/s, linger 1 ms",
+		streamWorkload(allSides(), "end to end, 20,000 records/s, linger 1 ms",
 			Stream{Rate: 20_000, RecordBytes: kib, Duration: scale.Stream, Linger: time.Millisecond}, 6, 12),
 	}
-	return append(list, manyTopicsWorkloads(scale)...)
+	list = append(list, manyTopicsWorkloads(allSides(), scale, []Goal{
+		atLeast(RecordRate, OursSynced, 100_000), atMost(CPUPerRecord, OursSynced, 5),
+	})...)
+	return append(list, transactionsWorkload(scale, 4))
+}
+
+// clusterWorkloads are those of several nodes: every record has three copies, and an
+// acked one is in two at least.
+func clusterWorkloads(scale Scale) []Workload {
+	sides := eitherSync()
+	list := []Workload{
+		produceWorkload(sides, "produce 1 KiB", Flood{Records: scale.Records, RecordBytes: kib}, []Goal{
+			atLeast(Throughput, OursSynced, 0.7).times(KafkaUnsynced),
+			atMost(CPUPerRecord, OursSynced, 8),
+		}),
+		produceWorkload(sides, "produce 100 B", Flood{Records: 4 * scale.Records, RecordBytes: 100}, []Goal{
+			atLeast(Throughput, OursSynced, 1).times(KafkaUnsynced),
+			atMost(CPUPerRecord, OursSynced, 1.2),
+		}),
+		streamWorkload(sides, "end to end, 2,000 records/s",
+			Stream{Rate: 2000, RecordBytes: kib, Duration: scale.Stream}, 15, 250),
+		streamWorkload(sides, "end to end, 20,000 records/s, linger 1 ms",
+			Stream{Rate: 20_000, RecordBytes: kib, Duration: scale.Stream, Linger: time.Millisecond}, 30, 35),
+	}
+	list = append(list, manyTopicsWorkloads(sides, scale, []Goal{
+		atLeast(RecordRate, OursSynced, 1).times(KafkaUnsynced), atMost(CPUPerRecord, OursSynced, 12),
+	})...)
+	return append(list, transactionsWorkload(scale, 8))
 }
 
 // produceWorkload floods a fresh topic in each run.
-func produceWorkload(name string, f Flood, goals []Goal) Workload {
+func produceWorkload(sides []Side, name string, f Flood, goals []Goal) Workload {
 	f.Partitions, f.Linger = partitions, flushLinger
 	return Workload{
-		Name: name, Figures: []Figure{Throughput, CPUPerRecord}, Goals: goals, Sides: allSides(),
+		Name: name, Figures: []Figure{Throughput, CPUPerRecord}, Goals: goals, Sides: sides,
 		Run: func(ctx context.Context, t Target) (Measurement, error) {
 			return onFreshTopic(ctx, t, func(topic string) (Measurement, error) {
 				return f.produce(ctx, t, topic)
@@ -118,12 +150,12 @@ func consumeWorkload(scale Scale) Workload {
 }
 
 // streamWorkload measures latency at a rate; its goals are ours, synced.
-func streamWorkload(name string, s Stream, p99, cpu float64) Workload {
+func streamWorkload(sides []Side, name string, s Stream, p99, cpu float64) Workload {
 	return Workload{
 		Name:    name,
 		Figures: []Figure{EndToEndP50, EndToEndP99, EndToEndP999, AckP50, AckP99, CPUPerRecord},
 		Goals:   []Goal{atMost(EndToEndP99, OursSynced, p99), atMost(CPUPerRecord, OursSynced, cpu)},
-		Sides:   allSides(),
+		Sides:   sides,
 		Run: func(ctx context.Context, t Target) (Measurement, error) {
 			return onFreshTopic(ctx, t, func(topic string) (Measurement, error) {
 				return s.run(ctx, t, topic)
@@ -133,8 +165,8 @@ func streamWorkload(name string, s Stream, p99, cpu float64) Workload {
 }
 
 // manyTopicsWorkloads creates topics of one partition, a thousand unless
-// scaled, then produces to them in turn.
-func manyTopicsWorkloads(scale Scale) []Workload {
+// scaled, then produces to them in turn, which has the goals.
+func manyTopicsWorkloads(sides []Side, scale Scale, goals []Goal) []Workload {
 	f := Flood{
 		Records: scale.Records * 3 / 10, RecordBytes: kib,
 		Partitions: 1, Linger: flushLinger,
@@ -143,7 +175,7 @@ func manyTopicsWorkloads(scale Scale) []Workload {
 		Name:    fmt.Sprintf("%s: %d", createWorkload, scale.Topics),
 		Figures: []Figure{CreateTime, CPUPerTopic},
 		Goals:   []Goal{atMost(CreateTime, OursSynced, 2)},
-		Sides:   allSides(), Once: true,
+		Sides:   sides, Once: true,
 		Run: func(ctx context.Context, t Target) (Measurement, error) {
 			m, err := startMeter(t.Broker)
 			if err != nil {
@@ -165,8 +197,8 @@ func manyTopicsWorkloads(scale Scale) []Workload {
 	produce := Workload{
 		Name:    fmt.Sprintf("round robin over %d topics", scale.Topics),
 		Figures: []Figure{RecordRate, CPUPerRecord},
-		Goals:   []Goal{atLeast(RecordRate, OursSynced, 100_000), atMost(CPUPerRecord, OursSynced, 5)},
-		Sides:   allSides(),
+		Goals:   goals,
+		Sides:   sides,
 		Run: func(ctx context.Context, t Target) (Measurement, error) {
 			return f.produce(ctx, t, t.topics(manyTopics, scale.Topics)...)
 		},
