@@ -33,6 +33,9 @@
 //     partitions then move to the loop of that one, whose fetch is probably waiting
 //     for records: the next request overtakes it, so that the move costs one round
 //     trip and not the rest of the wait.
+//   - The request that overtakes is sent by a goroutine that runs before the one of the
+//     request that it is to overtake: the leader refuses it, and the other waits there for
+//     nobody. So each is handed over only after the one before.
 //   - The leader does not know yet that it leads (UNKNOWN_LEADER_EPOCH), or this broker
 //     does not know yet that it does not any more (FENCED_LEADER_EPOCH): the partition
 //     asks again soon, then less often.
@@ -48,6 +51,7 @@ package fetcher
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"sync"
@@ -60,10 +64,32 @@ import (
 	"github.com/strandline/strandline/internal/partition"
 )
 
-// Requester sends requests to one broker; see package peer. Requests that are sent one
-// after the other are answered in that order, whoever waits.
+// Requester sends requests to one broker; see package peer.
 type Requester interface {
-	Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error)
+	// Send hands a request over, and returns what waits for its answer. Those that are
+	// handed over one after the other arrive, and are answered, in that order.
+	Send(ctx context.Context, req kmsg.Request) (await func(context.Context) (kmsg.Response, error), err error)
+}
+
+// fetch sends a fetch and waits for its answer. sent, if any, is called in between, or when
+// nothing could be sent.
+func fetch(ctx context.Context, to Requester, req *kmsg.FetchRequest, sent func()) (*kmsg.FetchResponse, error) {
+	await, err := to.Send(ctx, req)
+	if sent != nil {
+		sent()
+	}
+	if err != nil {
+		return nil, err
+	}
+	resp, err := await(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fetched, ok := resp.(*kmsg.FetchResponse)
+	if !ok {
+		return nil, fmt.Errorf("a %T answers a fetch", resp)
+	}
+	return fetched, nil
 }
 
 // Settings are the broker's settings for followers.

@@ -73,6 +73,35 @@ func TestNewPartitionsDoNotWait(t *testing.T) {
 	})
 }
 
+// TestOvertakenIsSentFirst: the leader has a new epoch and the follower hears of it just when
+// it has begun its next request, which nobody has sent yet. What overtakes that one comes
+// behind it all the same: before it, it would be refused, and the other wait for records.
+func TestOvertakenIsSentFirst(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2)
+		w.create("others", 1, 1, 2)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+		<-time.After(100 * time.Millisecond) // The follower's fetch is parked.
+		w.mu.Lock()
+		w.deaf[2] = true
+		w.mu.Unlock()
+		late := func() {
+			if w.nodes[2].beforeSend.Swap(nil) != nil {
+				w.hear(2)
+				<-time.After(time.Millisecond)
+			}
+		}
+		w.nodes[2].beforeSend.Store(&late)
+		w.elect("orders", 0, 1, 1, 2) // The parked fetch is refused, the next one is begun.
+		if took := w.acked(1, "orders", 0, w.produce(1, "orders", 0, "b")); took > 20*time.Millisecond {
+			t.Errorf("the first record of the new epoch took %v", took)
+		}
+		if w.nodes[2].beforeSend.Load() != nil {
+			t.Error("no request was begun")
+		}
+	})
+}
+
 // TestFailover: a leader dies with records that nobody else has. The next one goes on
 // at once, and what was acknowledged is there; the old one comes back as a follower.
 func TestFailover(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 type link struct {
 	network netx.Network
 	addr    func() string
+	before  func() // Called before each request is sent; may be nil.
 
 	mu   sync.Mutex
 	conn *linkConn
@@ -41,18 +42,23 @@ type linkCall struct {
 
 var errLinkDown = errors.New("the connection broke")
 
-// Do implements fetcher.Requester.
-func (l *link) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+// Send implements fetcher.Requester.
+func (l *link) Send(ctx context.Context, req kmsg.Request) (func(context.Context) (kmsg.Response, error), error) {
+	if l.before != nil {
+		l.before()
+	}
 	call := &linkCall{done: make(chan struct{})}
 	if err := l.send(ctx, req, call); err != nil {
 		return nil, err
 	}
-	select {
-	case <-call.done:
-		return call.resp, call.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
+	return func(ctx context.Context) (kmsg.Response, error) {
+		select {
+		case <-call.done:
+			return call.resp, call.err
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}, nil
 }
 
 func (l *link) send(ctx context.Context, req kmsg.Request, call *linkCall) error {

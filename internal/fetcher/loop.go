@@ -3,7 +3,6 @@ package fetcher
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -62,6 +61,7 @@ func (l *loop) poke() {
 type call struct {
 	resp   *kmsg.FetchResponse
 	err    error
+	sent   chan struct{} // Closed when it was handed over, or could not be.
 	done   chan struct{} // Closed when the fields above are set.
 	cancel context.CancelFunc
 	// incremental says that it is in a session that stood before.
@@ -97,9 +97,9 @@ func (l *loop) run(ctx context.Context) {
 		}
 		switch {
 		case first == nil:
-			first = l.ask(ctx, false)
+			first = l.ask(ctx, nil)
 		case second == nil && first.incremental:
-			second = l.ask(ctx, true)
+			second = l.ask(ctx, first)
 		}
 		var answered chan struct{}
 		if first != nil {
@@ -165,9 +165,9 @@ func (l *loop) reconcile() {
 	}
 }
 
-// ask sends the next request; nil if there is nothing to ask for. An overtaking one is
-// sent only if it has news.
-func (l *loop) ask(ctx context.Context, overtaking bool) *call {
+// ask sends the next request; nil if there is nothing to ask for. One that is to overtake
+// another is sent only if it has news.
+func (l *loop) ask(ctx context.Context, overtaken *call) *call {
 	now := l.f.o.Now()
 	for e := range l.off {
 		if !now.Before(e.notBefore) {
@@ -176,33 +176,30 @@ func (l *loop) ask(ctx context.Context, overtaking bool) *call {
 			l.session.note(e)
 		}
 	}
-	if !overtaking {
+	if overtaken == nil {
 		l.session.noteReaders(l.entries, now)
 	}
 	l.locate()
-	if !l.session.hasNews() && (overtaking || l.session.told == 0) {
+	if !l.session.hasNews() && (overtaken != nil || l.session.told == 0) {
 		return nil
 	}
 	s := l.f.o.Settings()
 	req, names := l.session.request(l.entries, s)
 	req.ReplicaID = int32(l.f.o.Self)
 	req.ReplicaState.ID, req.ReplicaState.Epoch = int32(l.f.o.Self), int64(l.f.o.BrokerEpoch())
-	c := &call{done: make(chan struct{}), incremental: req.SessionEpoch > 0, names: names}
+	c := &call{
+		sent: make(chan struct{}), done: make(chan struct{}), incremental: req.SessionEpoch > 0, names: names,
+	}
 	ctx, c.cancel = context.WithTimeout(ctx, time.Duration(req.MaxWaitMillis)*time.Millisecond+s.Timeout)
 	to := l.f.to(l.id)
 	// Ends with the answer or with ctx; run waits for it.
 	go func() {
 		defer close(c.done)
 		defer c.cancel()
-		resp, err := to.Do(ctx, req)
-		if err != nil {
-			c.err = err
-			return
+		if overtaken != nil {
+			<-overtaken.sent // Which does not take longer than overtaken's own time.
 		}
-		var ok bool
-		if c.resp, ok = resp.(*kmsg.FetchResponse); !ok {
-			c.err = fmt.Errorf("a %T answers a fetch", resp)
-		}
+		c.resp, c.err = fetch(ctx, to, req, func() { close(c.sent) })
 	}()
 	return c
 }

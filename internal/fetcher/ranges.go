@@ -54,13 +54,9 @@ func (r *Ranges) ReadFrom(
 ) ([]record.Batch, error) {
 	ctx, cancel := context.WithTimeout(ctx, rangeTimeout)
 	defer cancel()
-	resp, err := r.To(id).Do(ctx, rangeRequest(p, from))
+	fetched, err := fetch(ctx, r.To(id), rangeRequest(p, from), nil)
 	if err != nil {
 		return nil, err
-	}
-	fetched, ok := resp.(*kmsg.FetchResponse)
-	if !ok {
-		return nil, fmt.Errorf("a %T answers a fetch", resp)
 	}
 	if code := kafka.Code(fetched.ErrorCode); code != kafka.ErrNone {
 		return nil, &kafka.Error{Code: code, Message: "a fetch was refused"}

@@ -73,6 +73,7 @@ type node struct {
 	requests   map[kafka.BrokerID]int // Fetches sent.
 	stop       func()
 	outside    atomic.Bool // It has not joined.
+	beforeSend atomic.Pointer[func()]
 
 	mu    sync.Mutex
 	image *metadata.Image
@@ -278,11 +279,19 @@ func (n *node) to(id, name kafka.BrokerID) fetcher.Requester {
 	defer n.mu.Unlock()
 	n.requests[name]++
 	if n.links[name] == nil {
-		n.links[name] = &link{network: n.w.network.Host(host(n.id)), addr: func() string {
-			n.w.mu.Lock()
-			defer n.w.mu.Unlock()
-			return n.w.nodes[id].addr
-		}}
+		n.links[name] = &link{
+			network: n.w.network.Host(host(n.id)),
+			addr: func() string {
+				n.w.mu.Lock()
+				defer n.w.mu.Unlock()
+				return n.w.nodes[id].addr
+			},
+			before: func() {
+				if f := n.beforeSend.Load(); f != nil {
+					(*f)()
+				}
+			},
+		}
 	}
 	return n.links[name]
 }

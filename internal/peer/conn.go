@@ -119,34 +119,55 @@ func Dial(address func() (string, bool), o Options) *Conn {
 func (c *Conn) OnDown(f func(err error)) { c.onDown = f }
 
 // Do sends a request, in the highest version that both sides know, which it sets in
-// req, and returns its answer, whose bytes belong to the caller. Requests of one
-// goroutine after the other arrive in their order.
+// req, and returns its answer, whose bytes belong to the caller. It is Send and the wait
+// for the answer.
+func (c *Conn) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+	l, waiting, err := c.send(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return l.await(ctx, waiting)
+}
+
+// Send hands a request over to be sent, and returns what waits for its answer. What was
+// handed over first arrives first: who has requests under way whose order counts begins
+// none before Send of the last one has returned, whichever goroutines that are.
 //
 // It dials if there is no connection, and waits for the pause after a failed dial.
 // A connection that breaks fails the request with *DownError. When ctx ends first,
-// Do returns its error, and the request may still be handled. A deadline that
+// both return its error, and the request may still be handled. A deadline that
 // passes while the connection is silent altogether ends the connection.
-func (c *Conn) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
+func (c *Conn) Send(ctx context.Context, req kmsg.Request) (
+	await func(context.Context) (kmsg.Response, error), err error,
+) {
+	l, waiting, err := c.send(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (kmsg.Response, error) { return l.await(ctx, waiting) }, nil
+}
+
+func (c *Conn) send(ctx context.Context, req kmsg.Request) (*link, *call, error) {
 	select {
 	case c.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("wait for a place on a connection: %w", ctx.Err())
+		return nil, nil, fmt.Errorf("wait for a place on a connection: %w", ctx.Err())
 	case <-c.closing:
-		return nil, &DownError{Cause: Ended}
+		return nil, nil, &DownError{Cause: Ended}
 	}
 	for {
 		l, err := c.connected(ctx)
 		if err != nil {
 			<-c.slots
-			return nil, err
+			return nil, nil, err
 		}
 		waiting, err := l.enqueue(req)
 		if err != nil {
 			<-c.slots
-			return nil, err
+			return nil, nil, err
 		}
 		if waiting != nil {
-			return l.await(ctx, waiting)
+			return l, waiting, nil
 		}
 		// The link went before it was handed anything: this is not a second try.
 	}

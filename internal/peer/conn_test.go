@@ -1,10 +1,12 @@
 package peer_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/peer"
+	"github.com/strandline/strandline/internal/wire"
 )
 
 // world is a network with one listener and a connection to it.
@@ -103,6 +106,50 @@ func TestAnswersFindTheirRequests(t *testing.T) {
 		group.Wait()
 		if w.downs.Load() != 0 || w.conn.Refused() {
 			t.Error("the connection passes for broken")
+		}
+	})
+}
+
+// TestSendKeepsTheOrder: what was handed over first arrives first, whoever waits for which
+// answer first, also while the connection is dialed.
+func TestSendKeepsTheOrder(t *testing.T) {
+	inWorld(t, peer.Options{}, func(t *testing.T, w *world) {
+		var arrived []int32
+		api := echo(4)
+		handle := api.Handle
+		api.Handle = func(ctx context.Context, r *wire.Request) wire.Response {
+			req := kmsg.NewPtrInitProducerIDRequest()
+			req.SetVersion(r.Version)
+			if err := req.ReadFrom(bytes.Clone(r.Body)); err != nil {
+				t.Error(err)
+			}
+			arrived = append(arrived, req.TransactionTimeoutMillis)
+			return handle(ctx, r)
+		}
+		listen(t, w.server(), address, slog.Default(), api)
+		var waits []func(context.Context) (kmsg.Response, error)
+		for i := range int32(50) {
+			sent := make(chan struct{})
+			go func() { // Ends with Send; each begins when the one before is through.
+				defer close(sent)
+				req := kmsg.NewPtrInitProducerIDRequest()
+				req.TransactionTimeoutMillis = i
+				wait, err := w.conn.Send(t.Context(), req)
+				if err != nil {
+					t.Error(err)
+				}
+				waits = append(waits, wait)
+			}()
+			<-sent
+		}
+		for i, wait := range slices.Backward(waits) {
+			resp, err := wait(t.Context())
+			if err != nil || resp.(*kmsg.InitProducerIDResponse).ProducerID != int64(i) {
+				t.Errorf("request %d is answered with %+v, %v", i, resp, err)
+			}
+		}
+		if !slices.IsSorted(arrived) || len(arrived) != len(waits) {
+			t.Errorf("they arrived as %v", arrived)
 		}
 	})
 }
