@@ -31,13 +31,10 @@ func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 		kgo.RetryTimeout(a.flags.timeout),
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.DisableClientMetrics(),
-		kgo.WithHooks(a.dials),
+		kgo.WithHooks(a.dials), kgo.WithLogger(a.clientLogger()),
 	}, extra...)
 	if a.tls != nil {
 		opts = append(opts, kgo.DialTLSConfig(a.tls.Clone()))
-	}
-	if a.flags.verbose {
-		opts = append(opts, kgo.WithLogger(kgo.BasicLogger(a.env.Stderr, kgo.LogLevelDebug, nil)))
 	}
 	client, err := kgo.NewClient(opts...)
 	if err != nil {
@@ -53,6 +50,14 @@ func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 		return nil, a.unreachable(err)
 	}
 	return client, nil
+}
+
+// clientLogger is where the client tells what it does, with --verbose; nil otherwise.
+func (a *app) clientLogger() kgo.Logger {
+	if !a.flags.verbose {
+		return nil
+	}
+	return kgo.BasicLogger(a.env.Stderr, kgo.LogLevelDebug, nil)
 }
 
 // admin runs fn with an administration client, within the time that one command

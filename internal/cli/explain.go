@@ -180,7 +180,8 @@ func (f *failure) forCode(e *kerr.Error) *failure {
 		return f.hint("Raise the topic's limit: strandline topic alter TOPIC --config " +
 			"max.message.bytes=BYTES")
 	case kerr.KafkaStorageError:
-		return f.hint("The broker cannot write to its disk: see its log, and strandline doctor.")
+		return f.hint("The broker cannot write to its disk: if that is full, freed space is enough for it to " +
+			"go on. Its log says more, and so does strandline doctor.")
 	case kerr.UnsupportedVersion:
 		return f.hint("The broker is too old for this command, or does not offer it.")
 	}

@@ -119,7 +119,8 @@ func (p *produce) run(cmd *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
-	client, err := p.connect(ctx, append(opts, kgo.ProducerBatchMaxBytes(batchBytes))...)
+	p.report.words = newLastWords(p.clientLogger())
+	client, err := p.connect(ctx, append(opts, kgo.ProducerBatchMaxBytes(batchBytes), kgo.WithLogger(p.report.words))...)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ func (p place) String() string {
 type produceReport struct {
 	app   *app
 	began time.Time
+	words *lastWords // Set before anything is sent.
 
 	mu       sync.Mutex
 	summary  produceSummary
@@ -95,7 +96,7 @@ func (r *produceReport) outcome(record *kgo.Record, from place, err error) {
 		return
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, kgo.ErrRecordTimeout) {
-		err = noAckError{r.app.flags.timeout}
+		err = &noAckError{r.app.flags.timeout, r.words.of(record.Partition)}
 	}
 	s.Failed++
 	if r.firstErr == nil {
@@ -112,10 +113,21 @@ func (r *produceReport) outcome(record *kgo.Record, from place, err error) {
 }
 
 // noAckError is that the time for an ack is over.
-type noAckError struct{ timeout time.Duration }
+type noAckError struct {
+	timeout time.Duration
+	said    error // What a broker last answered instead; nil if none did.
+}
 
 // Error implements error.
-func (e noAckError) Error() string { return fmt.Sprintf("no ack within %v", e.timeout) }
+func (e *noAckError) Error() string {
+	if e.said == nil {
+		return fmt.Sprintf("no ack within %v", e.timeout)
+	}
+	return fmt.Sprintf("no ack within %v, and the last answer was %v", e.timeout, e.said)
+}
+
+// Unwrap returns what a broker last answered.
+func (e *noAckError) Unwrap() error { return e.said }
 
 // isOwnFault reports whether the next record may fare better than this one.
 func isOwnFault(err error) bool {
@@ -195,7 +207,7 @@ func (r *produceReport) failureLocked(dials *dialWatch) *failure {
 	case s.Failed > 0:
 		f := failf("%s of %s not acknowledged by topic %s: %w", thousands(s.Failed),
 			plural(s.Read, "record"), s.Topic, r.firstErr)
-		if errors.As(r.firstErr, new(noAckError)) {
+		if errors.As(r.firstErr, new(*noAckError)) {
 			f.hint("Some of them may have been written all the same. To wait longer: --timeout 1m")
 		}
 		for _, lost := range dials.advertised() {
