@@ -184,6 +184,7 @@ func (b *Broker) openDisk() (err error) {
 			ClusterID: clusterID, NodeID: kafka.BrokerID(b.config.NodeID), DirectoryID: newID().String(),
 		},
 		Events: b.counts.events.Storage(storageEvents{commitlog.LogEvents{Logger: b.log}, b}), CheckpointInterval: s.LogCheckpointInterval,
+		OnFull:          b.control.Urge,
 		RecoveryThreads: int(s.RecoveryThreads), Journal: rounds,
 	})
 	return err

@@ -32,6 +32,9 @@ type DirOptions struct {
 	BallastBytes int64
 	// RecoveryThreads bounds how many logs are recovered at once; zero is 8.
 	RecoveryThreads int
+	// OnFull is called when the disk refuses an append and did not before: Full is true
+	// from then on. It must not block; nil for nobody.
+	OnFull func()
 	// Journal are the settings of the commit journal.
 	Journal JournalOptions
 
@@ -124,7 +127,7 @@ func (d *Dir) open() error {
 	}
 	d.env = &env{
 		broke: make(chan error, 1),
-		fs:    d.fs, events: d.options.Events, checkpoint: d.writeCheckpoint, doom: d.doom,
+		fs:    d.fs, events: d.options.Events, onFull: d.options.OnFull, checkpoint: d.writeCheckpoint, doom: d.doom,
 		wake: make(chan struct{}, 1),
 	}
 	onFailure := d.options.Journal.OnFailure

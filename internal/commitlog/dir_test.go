@@ -321,8 +321,13 @@ func TestReserves(t *testing.T) {
 // A disk passes for full from the first append that it refuses, to a leader or to a
 // follower, until it has room for more than the next.
 func TestFull(t *testing.T) {
-	disk := memfs.New()
-	d := openDir(t, disk)
+	disk, told := memfs.New(), 0
+	d, err := commitlog.OpenDir(disk, commitlog.DirOptions{
+		Fresh: testMeta, BallastBytes: -1, OnFull: func() { told++ },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, write := range []func(*commitlog.Log, record.Batch) error{
 		func(l *commitlog.Log, b record.Batch) error {
 			_, err := l.AppendAsLeader([]record.Batch{b}, 1, time.UnixMilli(1))
@@ -348,8 +353,10 @@ func TestFull(t *testing.T) {
 		}
 		large := makeBatch(t, 1, strings.Repeat("x", 100_000))
 		large.Stamp(l.LogEndOffset(), 1)
-		if err := write(l, large); !vfs.IsFull(err) || !d.Full() {
-			t.Errorf("an append without room: %v, full: %v", err, d.Full())
+		for range 3 {
+			if err := write(l, large); !vfs.IsFull(err) || !d.Full() || told != i+1 {
+				t.Errorf("an append without room: %v, full: %v, told %d times", err, d.Full(), told)
+			}
 		}
 		disk.SetCapacity(int64(total-free) + 1<<20)
 		if !d.Full() {

@@ -23,6 +23,7 @@ type env struct {
 	fs     vfs.FS
 	commit committer
 	events Events
+	onFull func() // May be nil.
 	// checkpoint makes the checkpoints of all logs durable now.
 	checkpoint func() error
 	// doom has deleted segments unlinked after the next checkpoint.

@@ -103,7 +103,9 @@ func (l *Log) reportRefused(err error) {
 	case errors.As(err, &corrupt):
 		l.reportCorrupt(corrupt)
 	case vfs.IsFull(err):
-		l.env.reports.noRoom.Store(true)
+		if !l.env.reports.noRoom.Swap(true) && l.env.onFull != nil {
+			l.env.onFull()
+		}
 		if l.env.reports.isFullNews() {
 			l.env.events.DiskFull(l.id, err)
 		}

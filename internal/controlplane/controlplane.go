@@ -64,8 +64,10 @@ type ControlPlane struct {
 	// published rings when there is a new image and those who watch know it,
 	// elected when the quorum has another leader.
 	published, elected bell
-	leadership         atomic.Pointer[leadership]
-	duty               duty
+	// urgent rings when this broker has something to tell with a heartbeat.
+	urgent     bell
+	leadership atomic.Pointer[leadership]
+	duty       duty
 	// incarnation is this process's; nil before it registers with others.
 	incarnation atomic.Pointer[[16]byte]
 	applied     atomic.Int64 // Index of the last entry.

@@ -192,7 +192,7 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 	pause := firstPause
 	for ctx.Err() == nil {
 		_, changed := c.leader()
-		published := c.published.wait()
+		published, urgent := c.published.wait(), c.urgent.wait()
 		err := l.beat(ctx)
 		if c.OutOfTouch() && c.stranded != nil {
 			c.stranded()
@@ -214,11 +214,22 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 		default:
 			pause = firstPause
 		}
-		// A new controller wants to hear at once who runs.
-		_ = c.pause(ctx, changed, wait)
+		// A new controller wants to hear at once who runs, and any who can't.
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-urgent:
+		case <-ctx.Done():
+		}
+		timer.Stop()
 	}
 	return nil
 }
+
+// Urge has the next heartbeat sent at once: what Hangs or Full report has changed, and the
+// time until the next one would be time in which nobody leads what this broker can't.
+func (c *ControlPlane) Urge() { c.urgent.ring() }
 
 // replacedError says that another process has registered as this broker.
 type replacedError struct {

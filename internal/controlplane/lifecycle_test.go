@@ -106,6 +106,26 @@ func TestADiskHangs(t *testing.T) {
 	})
 }
 
+// A broker that finds its disk full says so at once, and not with the next heartbeat that
+// is due: another broker, and the active controller.
+func TestAFullDiskIsToldAtOnce(t *testing.T) {
+	for _, id := range []kafka.BrokerID{3, 1} {
+		for i := range 5 {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t, 3)
+				c.nodes[1].replicated("a", 30)
+				pass(time.Second + time.Duration(i)*47*time.Millisecond) // Somewhere between two heartbeats.
+				c.nodes[id].full.Store(true)
+				c.nodes[id].plane.Urge()
+				pass(10 * time.Millisecond)
+				if led := leaders(c.nodes[2].plane.Image()); led[id] != 0 || led[kafka.NoBroker] != 0 {
+					t.Errorf("leaders when the disk of broker %d is full: %v", id, led)
+				}
+			})
+		}
+	}
+}
+
 // Brokers whose disks are full have others lead, one after the other, and the last leads
 // what nobody else can.
 func TestDisksAreFull(t *testing.T) {
