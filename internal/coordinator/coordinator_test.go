@@ -470,7 +470,10 @@ func TestCodesOfFailedAppends(t *testing.T) {
 	for code, want := range map[kafka.Code]kafka.Code{
 		kafka.ErrNotEnoughReplicas:       kafka.ErrCoordinatorNotAvailable,
 		kafka.ErrNotLeaderOrFollower:     kafka.ErrNotCoordinator,
+		kafka.ErrFencedLeaderEpoch:       kafka.ErrNotCoordinator,
+		kafka.ErrUnknownLeaderEpoch:      kafka.ErrNotCoordinator,
 		kafka.ErrKafkaStorageError:       kafka.ErrNotCoordinator,
+		kafka.ErrCorruptMessage:          kafka.ErrNotCoordinator,
 		kafka.ErrRecordListTooLarge:      kafka.ErrUnknownServerError,
 		kafka.ErrCoordinatorNotAvailable: kafka.ErrCoordinatorNotAvailable,
 	} {

@@ -217,7 +217,8 @@ func callerCode(code kafka.Code) kafka.Code {
 	case kafka.ErrUnknownTopicOrPartition, kafka.ErrNotEnoughReplicas,
 		kafka.ErrNotEnoughReplicasAfterAppend, kafka.ErrRequestTimedOut:
 		return kafka.ErrCoordinatorNotAvailable
-	case kafka.ErrNotLeaderOrFollower, kafka.ErrKafkaStorageError:
+	case kafka.ErrNotLeaderOrFollower, kafka.ErrFencedLeaderEpoch, kafka.ErrUnknownLeaderEpoch,
+		kafka.ErrKafkaStorageError, kafka.ErrCorruptMessage:
 		return kafka.ErrNotCoordinator
 	case kafka.ErrMessageTooLarge, kafka.ErrRecordListTooLarge, kafka.ErrInvalidFetchSize:
 		return kafka.ErrUnknownServerError
