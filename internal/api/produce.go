@@ -292,9 +292,6 @@ func (p *produced) settle() bool {
 	}
 	if err != nil {
 		p.code, p.message, _ = produceError(err)
-		if p.code == kafka.ErrFencedLeaderEpoch {
-			p.code = kafka.ErrNotLeaderOrFollower // Which every producer knows.
-		}
 		p.part = nil
 	}
 	return true
