@@ -14,7 +14,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/strandline/strandline/internal/coordinator/transactions"
+	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
+	"github.com/strandline/strandline/internal/txn"
 	"github.com/strandline/strandline/strandlinetest"
 	"github.com/strandline/strandline/test/tamper"
 	"github.com/strandline/strandline/test/transact"
@@ -160,6 +163,78 @@ func TestOldEndTxn(t *testing.T) {
 		}
 	}
 	expectCommitted(t, c, 2, want...)
+}
+
+// Scenario 31: a marker is held up between brokers, another try ends the transaction, and the
+// first one arrives within the next transaction of a producer whose epoch does not rise. It
+// does not end that one.
+func TestOldMarker(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	watch(t, c, "orders", 2)
+	cl := transactional(t, c, "id", kgo.MaxVersions(kversion.V3_9_0()))
+	inTransaction(t, cl, "read", 0, 1)
+	end(t, cl, kgo.TryCommit)
+	held := firstMarkers(t, c, cl, "id")
+	inTransaction(t, cl, "lost", 0, 1)
+	for i, code := range deliver(t, c, cl, held) {
+		if !errors.Is(code, kerr.InvalidProducerEpoch) {
+			t.Errorf("partition %d: a marker of the transaction before: %v", i, code)
+		}
+	}
+	end(t, cl, kgo.TryAbort) // The late markers would have committed it.
+	expectCommitted(t, c, 2, "read", "read")
+}
+
+// firstMarkers returns the markers that the coordinator sends when it has decided about the
+// first transaction of an id, which was committed, to both partitions.
+func firstMarkers(t *testing.T, c *strandlinetest.Cluster, cl *kgo.Client, id string) []transactions.Marker {
+	t.Helper()
+	topics, err := kadm.NewClient(cl).ListTopicsWithInternal(t.Context(), "orders", metadata.TransactionsTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := dial(t, c, kgo.ConsumeTopics(metadata.TransactionsTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	defer reader.Close()
+	var markers []transactions.Marker
+	for markers == nil {
+		fetches := reader.PollFetches(t.Context())
+		if err := fetches.Err(); err != nil {
+			t.Fatal(err)
+		}
+		for rec := range fetches.RecordsAll() {
+			v := kmsg.NewTxnMetadataValue()
+			if err := v.ReadFrom(rec.Value); err != nil {
+				t.Fatal(err)
+			}
+			if markers != nil || txn.State(v.State) != txn.PrepareCommit {
+				continue
+			}
+			for p := range int32(2) {
+				markers = append(markers, transactions.Marker{
+					Partition:  kafka.TopicPartition{Topic: "orders", Partition: p},
+					ProducerID: kafka.ProducerID(v.ProducerID), ProducerEpoch: kafka.ProducerEpoch(v.ProducerEpoch),
+					CoordinatorEpoch: topics[metadata.TransactionsTopic].Partitions[rec.Partition].LeaderEpoch, Commit: true,
+					LeaderEpoch: kafka.LeaderEpoch(topics["orders"].Partitions[p].LeaderEpoch), Decision: kafka.Offset(rec.Offset),
+				})
+			}
+		}
+	}
+	return markers
+}
+
+// deliver has each partition's leader write its marker, and returns what it says.
+func deliver(t *testing.T, c *strandlinetest.Cluster, cl *kgo.Client, markers []transactions.Marker) (codes []error) {
+	t.Helper()
+	for i, m := range markers {
+		req := transactions.WriteRequest(markers[i : i+1])
+		resp, err := cl.Broker(c.Leader(m.Partition.Topic, m.Partition.Partition)).Request(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := transactions.CodesOf(markers[i:i+1], resp.(*kmsg.WriteTxnMarkersResponse))[0]
+		codes = append(codes, kerr.ErrorForCode(int16(code)))
+	}
+	return codes
 }
 
 // Scenario 32: a record of a transaction arrives when that was aborted, because another

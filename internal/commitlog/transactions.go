@@ -34,6 +34,11 @@ type Marker struct {
 	// Bumped says that the epoch is above that of the transaction which it ends
 	// (KIP-890, version 2 of transactions): one that is not is late, and refused.
 	Bumped bool
+	// Decision is the offset of the record of the decision, in the log of its coordinator;
+	// 0 if that is not known. A marker of a decision that had its marker here is late
+	// where a transaction is open, and refused. Where that has to hold across leaders, the
+	// marker is to be sent under a leader epoch: only the leader that appends one knows.
+	Decision kafka.Offset
 }
 
 // BeginVerification returns what an append of a producer's transactional batch must
@@ -168,6 +173,11 @@ func (l *Log) appendMarkersLocked(ms []Marker, epoch kafka.LeaderEpoch, nowMs in
 		}
 		bs = bs[n:]
 	}
+	for i, m := range ms {
+		if refused == nil || refused[i] == nil {
+			p.table.NoteDecision(m.ProducerID, m.Decision)
+		}
+	}
 	return info, refused, nil
 }
 
@@ -177,7 +187,7 @@ func (p *producers) checkMarker(m Marker) error {
 	}
 	return p.table.CheckMarker(producerstate.Marker{
 		ProducerID: m.ProducerID, ProducerEpoch: m.ProducerEpoch,
-		CoordinatorEpoch: m.CoordinatorEpoch, Bumped: m.Bumped,
+		CoordinatorEpoch: m.CoordinatorEpoch, Bumped: m.Bumped, Decision: m.Decision,
 	})
 }
 

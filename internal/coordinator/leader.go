@@ -35,18 +35,18 @@ func (l *leader) AppendTxn(bs []record.Batch, guard any, now time.Time) (kafka.O
 }
 
 // AppendMarker implements Partition.
-func (l *leader) AppendMarker(m commitlog.Marker, now time.Time) (kafka.Offset, error) {
-	if err := l.p.Leads(l.epoch); err != nil {
-		return kafka.NoOffset, err
+func (l *leader) AppendMarker(
+	believed kafka.LeaderEpoch, m commitlog.Marker, now time.Time,
+) (kafka.Offset, error) {
+	if believed != kafka.NoLeaderEpoch && believed != l.epoch {
+		return kafka.NoOffset, &partition.FencedEpochError{Requested: believed, Current: l.epoch}
 	}
-	marked, err := l.p.AppendMarkers([]commitlog.Marker{m}, now)
+	marked, err := l.p.AppendMarkers(l.epoch, []commitlog.Marker{m}, now)
 	switch {
 	case err != nil:
 		return kafka.NoOffset, err
 	case marked.Refused != nil && marked.Refused[0] != nil:
 		return kafka.NoOffset, marked.Refused[0]
-	case marked.LeaderEpoch != l.epoch:
-		return kafka.NoOffset, &partition.FencedEpochError{Requested: l.epoch, Current: marked.LeaderEpoch}
 	}
 	return marked.End - 1, nil
 }

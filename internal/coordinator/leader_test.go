@@ -57,7 +57,7 @@ func TestCoordinatorOfAnotherEpoch(t *testing.T) {
 			return err
 		},
 		"end a transaction": func() error {
-			_, err := before.AppendMarker(commitlog.Marker{ProducerID: 5, Commit: true}, time.Now())
+			_, err := before.AppendMarker(kafka.NoLeaderEpoch, commitlog.Marker{ProducerID: 5, Commit: true}, time.Now())
 			return err
 		},
 		"read":           func() error { _, err := before.Read(nil, 0, 1000); return err },
@@ -72,6 +72,10 @@ func TestCoordinatorOfAnotherEpoch(t *testing.T) {
 		t.Errorf("the log went on to %d from %d", now, end)
 	}
 	after := coordinator.Leader(p)
+	var fenced *partition.FencedEpochError
+	if _, err := after.AppendMarker(3, commitlog.Marker{ProducerID: 5, Commit: true}, time.Now()); !errors.As(err, &fenced) {
+		t.Errorf("end a transaction for who believes in an epoch that is over: %v", err)
+	}
 	if at, err := after.Append(batchOf(t, "c"), time.Now()); err != nil || at != end {
 		t.Errorf("append under the epoch there is: %d, %v", at, err)
 	}

@@ -99,7 +99,7 @@ func TestTransactions(t *testing.T) {
 		mark := func(producer kafka.ProducerID, commit bool) outcomes {
 			t.Helper()
 			o := make(outcomes, 1)
-			if err := c.Mark(3, commitlog.Marker{ProducerID: producer, Commit: commit}, o); err != nil {
+			if err := c.Mark(3, kafka.NoLeaderEpoch, commitlog.Marker{ProducerID: producer, Commit: commit}, o); err != nil {
 				t.Fatal(err)
 			}
 			return o
@@ -138,7 +138,7 @@ func TestTransactions(t *testing.T) {
 		if code := <-third; code != kafka.ErrNotCoordinator {
 			t.Errorf("leadership ended, and the marker is reported with %s", code)
 		}
-		if err := c.Mark(3, commitlog.Marker{}, third); err == nil {
+		if err := c.Mark(3, kafka.NoLeaderEpoch, commitlog.Marker{}, third); err == nil {
 			t.Error("a marker was taken by a shard that is gone")
 		}
 	})

@@ -17,8 +17,9 @@ type Partition interface {
 	// AppendTxn is Append for batches that are part of a transaction. The guard is the
 	// partition's own.
 	AppendTxn(bs []record.Batch, guard any, now time.Time) (kafka.Offset, error)
-	// AppendMarker ends a transaction and returns the marker's offset.
-	AppendMarker(m commitlog.Marker, now time.Time) (kafka.Offset, error)
+	// AppendMarker ends a transaction and returns the marker's offset. It refuses to if
+	// the leader epoch is another than whoever sent the marker believed.
+	AppendMarker(believed kafka.LeaderEpoch, m commitlog.Marker, now time.Time) (kafka.Offset, error)
 	// Read appends to dst whole batches that hold the record at from or later
 	// ones, below the high watermark, about maxBytes of them. Nothing appended
 	// means that there is nothing to read yet.

@@ -70,7 +70,7 @@ func (p *fakePartition) AppendTxn(bs []record.Batch, guard any, now time.Time) (
 	return p.Append(bs, now)
 }
 
-func (p *fakePartition) AppendMarker(m commitlog.Marker, now time.Time) (kafka.Offset, error) {
+func (p *fakePartition) AppendMarker(_ kafka.LeaderEpoch, m commitlog.Marker, now time.Time) (kafka.Offset, error) {
 	data := record.NewBuilder(record.CodecNone, 0).BuildEndMarker(
 		record.MarkedProducer{ID: m.ProducerID, Epoch: m.ProducerEpoch},
 		record.EndMarker{Commit: m.Commit, CoordinatorEpoch: m.CoordinatorEpoch}, now.UnixMilli())

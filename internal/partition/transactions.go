@@ -15,7 +15,8 @@ import (
 //     here, or if its coordinator said so after BeginVerification and no marker of
 //     the producer came in between. Both are looked at under the lock of the append.
 //   - A marker is appended only if it is not older than what is known of the producer
-//     and of its coordinator.
+//     and of its coordinator, and is not of a transaction before the one that is open. A
+//     leader knows that of markers that were sent to it under its leader epoch.
 //   - Followers have the same by appending the same batches, so a new leader goes on
 //     where the old one ended. What was verified under one leader epoch does not count
 //     under another.
@@ -88,14 +89,17 @@ type Marked struct {
 	Refused []error
 }
 
-// AppendMarkers ends transactions. A marker of an older coordinator is refused with
-// *producerstate.CoordinatorFencedError, one of an older producer epoch with
-// *producerstate.InvalidEpochError, and the others are appended. After an error some
-// may be in the log; to ask again does no harm.
-func (p *Partition) AppendMarkers(ms []commitlog.Marker, now time.Time) (Marked, error) {
+// AppendMarkers ends transactions, unless the leader epoch is another than who sent the
+// markers believed. A marker of an older coordinator is refused with
+// *producerstate.CoordinatorFencedError, one of an older producer epoch or of an earlier
+// transaction with *producerstate.InvalidEpochError, and the others are appended. After an
+// error some may be in the log; to ask again does no harm.
+func (p *Partition) AppendMarkers(
+	believed kafka.LeaderEpoch, ms []commitlog.Marker, now time.Time,
+) (Marked, error) {
 	p.role.RLock()
 	defer p.role.RUnlock()
-	if err := p.appendableLocked(kafka.NoLeaderEpoch, AcksAll); err != nil {
+	if err := p.appendableLocked(believed, AcksAll); err != nil {
 		return Marked{}, err
 	}
 	info, refused, err := p.log.AppendMarkers(ms, p.leaderEpoch, now)

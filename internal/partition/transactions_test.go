@@ -45,7 +45,7 @@ func (c *cluster) inTxn(id kafka.BrokerID, check partition.TxnCheck, bs []record
 // mark appends a marker and waits until it is synced.
 func (c *cluster) mark(id kafka.BrokerID, m commitlog.Marker) partition.Marked {
 	c.t.Helper()
-	marked, err := c.at(id).AppendMarkers([]commitlog.Marker{m}, now)
+	marked, err := c.at(id).AppendMarkers(kafka.NoLeaderEpoch, []commitlog.Marker{m}, now)
 	if err != nil || marked.Refused != nil {
 		c.t.Fatalf("marker at %d: %v, %v", id, marked.Refused, err)
 	}
@@ -219,7 +219,7 @@ func TestMarkersAreFenced(t *testing.T) {
 	p := c.at(1)
 	c.mark(1, commitlog.Marker{ProducerID: 7, ProducerEpoch: 4, CoordinatorEpoch: 3, Bumped: true})
 	c.inTxn(1, c.verify(1, 4), txnBatch(t, 4, 0, "a"))
-	marked, err := p.AppendMarkers([]commitlog.Marker{
+	marked, err := p.AppendMarkers(kafka.NoLeaderEpoch, []commitlog.Marker{
 		{ProducerID: 7, ProducerEpoch: 3, CoordinatorEpoch: 3},
 		{ProducerID: 8, ProducerEpoch: 0, CoordinatorEpoch: 0, Commit: true},
 		{ProducerID: 7, ProducerEpoch: 5, CoordinatorEpoch: 2},
@@ -330,4 +330,73 @@ func TestGapsAcrossLeaders(t *testing.T) {
 	if !errors.As(err, &order) {
 		t.Errorf("a gap of somebody who leaves none: %v", err)
 	}
+}
+
+// TestMarkersThatWereHeldUp: where the producer's epoch does not rise, a marker of a
+// transaction before the one that is open is told by its decision, by the leader that it was
+// sent to; another leader takes none that was not sent to it.
+func TestMarkersThatWereHeldUp(t *testing.T) {
+	c := newCluster(t, 1, 2)
+	marker := func(coordinatorEpoch int32, decision kafka.Offset) commitlog.Marker {
+		return commitlog.Marker{ProducerID: 7, CoordinatorEpoch: coordinatorEpoch, Decision: decision, Commit: true}
+	}
+	epochOf := func(id kafka.BrokerID) kafka.LeaderEpoch { return c.at(id).LeaderEpoch() }
+	sequence := int32(0)
+	begin := func(id kafka.BrokerID) {
+		t.Helper()
+		c.inTxn(id, c.verify(id, 0), txnBatch(t, 0, sequence, "a"))
+		sequence++
+	}
+	refused := func(id kafka.BrokerID, m commitlog.Marker) {
+		t.Helper()
+		marked, err := c.at(id).AppendMarkers(epochOf(id), []commitlog.Marker{m}, now)
+		var late *producerstate.InvalidEpochError
+		if err != nil || len(marked.Refused) != 1 || !errors.As(marked.Refused[0], &late) {
+			t.Errorf("a marker of decision %d: %+v, %v", m.Decision, marked, err)
+		}
+		if _, _, open, _ := c.at(id).OngoingTxn(7); !open {
+			t.Fatalf("a marker of decision %d ended the transaction after it", m.Decision)
+		}
+	}
+	taken := func(id kafka.BrokerID, m commitlog.Marker) {
+		t.Helper()
+		marked, err := c.at(id).AppendMarkers(epochOf(id), []commitlog.Marker{m}, now)
+		if err != nil || marked.Refused != nil {
+			t.Fatalf("a marker of decision %d: %+v, %v", m.Decision, marked, err)
+		}
+		c.synced(id)
+		if _, _, open, _ := c.at(id).OngoingTxn(7); open {
+			t.Fatalf("the marker of decision %d did not end the transaction", m.Decision)
+		}
+	}
+	begin(1)
+	taken(1, marker(3, 10))
+	taken(1, marker(3, 10)) // Its answer was lost.
+	begin(1)
+	refused(1, marker(3, 10))
+	refused(1, marker(3, 9))
+	taken(1, marker(3, 12))
+	begin(1)
+	refused(1, marker(3, 12))
+	taken(1, marker(4, 5)) // Another coordinator, whose decisions are others.
+	begin(1)
+	for range 2 {
+		c.fetch(2)
+	}
+	before := epochOf(1)
+	c.elect(2, 1, 2)
+	for believed, m := range map[kafka.LeaderEpoch]commitlog.Marker{before: marker(4, 5), before + 100: marker(4, 7)} {
+		_, err := c.at(2).AppendMarkers(believed, []commitlog.Marker{m}, now)
+		var fenced *partition.FencedEpochError
+		var unknown *partition.UnknownEpochError
+		if !errors.As(err, &fenced) && !errors.As(err, &unknown) {
+			t.Errorf("a marker that was sent under leader epoch %d: %v", believed, err)
+		}
+	}
+	if _, _, open, _ := c.at(2).OngoingTxn(7); !open {
+		t.Fatal("a marker that was sent to another leader ended the transaction")
+	}
+	taken(2, marker(4, 7))
+	begin(2)
+	refused(2, marker(4, 7))
 }

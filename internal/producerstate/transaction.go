@@ -13,6 +13,10 @@ type Marker struct {
 	// the marker has an epoch above that of what it ends. CheckMarker alone looks
 	// at it.
 	Bumped bool
+	// Decision numbers a coordinator's decisions about the producer's transactions, rising
+	// from one to the next; 0 if it is not known. CheckMarker alone looks at it: it is not in
+	// the log, so whoever appends a marker also notes its decision (NoteDecision).
+	Decision kafka.Offset
 }
 
 // CheckMarker says whether the leader may append a marker. It changes nothing. The
@@ -20,14 +24,16 @@ type Marker struct {
 //
 // A marker that comes again after an answer was lost is as good as the first, and
 // ends nothing. One that is late, of the transaction before, would end the present
-// one: where the epoch rises with each transaction it is told apart by that.
+// one: where the epoch rises with each transaction it is told apart by that, and else by
+// its decision, of which there was a marker before the present transaction could begin.
 func (t *Table) CheckMarker(m Marker) error {
 	e := t.entries[m.ProducerID]
 	switch {
 	case e == nil:
 		return nil
 	case m.ProducerEpoch < e.epoch,
-		m.Bumped && m.ProducerEpoch == e.epoch && e.isOpen():
+		m.Bumped && m.ProducerEpoch == e.epoch && e.isOpen(),
+		m.Decision > 0 && m.Decision <= e.decision && m.CoordinatorEpoch == e.coordinatorEpoch && e.isOpen():
 		return &InvalidEpochError{m.ProducerID, m.ProducerEpoch, e.epoch}
 	case m.CoordinatorEpoch < e.coordinatorEpoch:
 		return &CoordinatorFencedError{m.ProducerID, m.CoordinatorEpoch, e.coordinatorEpoch}
@@ -40,7 +46,7 @@ func (t *Table) CheckMarker(m Marker) error {
 func (t *Table) EndTransaction(m Marker, nowMs int64) (firstOffset kafka.Offset, ok bool) {
 	e := t.touch(m.ProducerID, nowMs)
 	e.startEpoch(m.ProducerEpoch)
-	e.timestamp, e.coordinatorEpoch, e.lastMarker = m.Timestamp, m.CoordinatorEpoch, m.Offset
+	e.timestamp, e.coordinatorEpoch, e.lastMarker, e.decision = m.Timestamp, m.CoordinatorEpoch, m.Offset, 0
 	if !e.isOpen() {
 		return kafka.NoOffset, false
 	}
@@ -48,6 +54,14 @@ func (t *Table) EndTransaction(m Marker, nowMs int64) (firstOffset kafka.Offset,
 	e.txnFirstOffset = kafka.NoOffset
 	t.open.remove(e)
 	return firstOffset, true
+}
+
+// NoteDecision notes of which decision a producer's last marker was, which CheckMarker was
+// told and which is in the log now.
+func (t *Table) NoteDecision(id kafka.ProducerID, decision kafka.Offset) {
+	if e := t.entries[id]; e != nil {
+		e.decision = decision
+	}
 }
 
 // FirstOpenOffset returns the first offset of the open transaction that began

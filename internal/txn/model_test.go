@@ -137,7 +137,7 @@ func (s *taker) Complete(response any) {
 		m.t.Fatalf("markers of %s are sent before the decision is committed", markers.ID)
 	}
 	id, epoch, state := txn.StateOf(m.log[last].Value)
-	if id != markers.ProducerID || epoch != markers.ProducerEpoch ||
+	if id != markers.ProducerID || epoch != markers.ProducerEpoch || markers.Decision != kafka.Offset(last) ||
 		(state == txn.PrepareCommit) != markers.Commit {
 		m.t.Fatalf("markers of %s say other than the log", markers.ID)
 	}

@@ -85,5 +85,8 @@ type Markers struct {
 	CoordinatorEpoch int32
 	Commit           bool
 	Version          int16 // Of the client's transactions.
-	Partitions       []kafka.TopicPartition
+	// Decision is the offset of the record of the decision. It rises from one decision
+	// about a transactional id to the next, whoever coordinates it.
+	Decision   kafka.Offset
+	Partitions []kafka.TopicPartition
 }

@@ -133,7 +133,7 @@ func (s *Shard) goOnEnding(t *transaction, nowMs int64, fx *shard.Effects) {
 	fx.WaitFor(t.lastAppended)
 	fx.Reply(s.sender, &Markers{
 		ID: t.id, ProducerID: t.producerID, ProducerEpoch: t.epoch, CoordinatorEpoch: s.coordinatorEpoch,
-		Commit: t.state == PrepareCommit, Version: t.version, Partitions: t.unmarked,
+		Commit: t.state == PrepareCommit, Version: t.version, Decision: t.lastAppended, Partitions: t.unmarked,
 	})
 }
 

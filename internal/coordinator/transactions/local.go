@@ -17,7 +17,7 @@ type Local struct {
 	Partitions *partition.Table
 	// Offsets ends a transaction in a partition of __consumer_offsets, whose group
 	// coordinator must hear of it: see coordinator.Coordinator.Mark.
-	Offsets func(partition int32, m commitlog.Marker, to shard.Caller) error
+	Offsets func(partition int32, believed kafka.LeaderEpoch, m commitlog.Marker, to shard.Caller) error
 	CodeOf  func(error) kafka.Code
 	Now     func() time.Time
 }
@@ -42,14 +42,14 @@ func (l *Local) Write(ctx context.Context, markers []Marker) []kafka.Code {
 func (l *Local) append(m *Marker) func(context.Context) error {
 	log := commitlog.Marker{
 		ProducerID: m.ProducerID, ProducerEpoch: m.ProducerEpoch, CoordinatorEpoch: m.CoordinatorEpoch,
-		Commit: m.Commit, Bumped: m.Version >= bumps,
+		Commit: m.Commit, Bumped: m.Version >= bumps, Decision: m.Decision,
 	}
 	failed := func(err error) func(context.Context) error {
 		return func(context.Context) error { return err }
 	}
 	if m.Partition.Topic == metadata.OffsetsTopic {
 		in := coordinator.NewInbox()
-		if err := l.Offsets(m.Partition.Partition, log, in); err != nil {
+		if err := l.Offsets(m.Partition.Partition, m.LeaderEpoch, log, in); err != nil {
 			return failed(err)
 		}
 		return func(ctx context.Context) error { return outcome(ctx, in) }
@@ -58,7 +58,7 @@ func (l *Local) append(m *Marker) func(context.Context) error {
 	if p == nil {
 		return failed(partition.ErrNotLeader)
 	}
-	marked, err := p.AppendMarkers([]commitlog.Marker{log}, l.Now())
+	marked, err := p.AppendMarkers(m.LeaderEpoch, []commitlog.Marker{log}, l.Now())
 	switch {
 	case err != nil:
 		return failed(err)

@@ -30,6 +30,14 @@ type Marker struct {
 	CoordinatorEpoch int32
 	Commit           bool
 	Version          int16 // Of the client's transactions.
+
+	// A marker that was held up on its way may arrive when its transaction has ended, by
+	// another try, and the next one is open, which may have the same producer epoch. So
+	// brokers tell one another which decision a marker is of, and whom they took it to:
+	// its partition's leader knows which decisions it has had under its leader epoch.
+
+	LeaderEpoch kafka.LeaderEpoch // That the sender knows of; kafka.NoLeaderEpoch if nobody says.
+	Decision    kafka.Offset      // Of the record of the decision; 0 if nobody says.
 }
 
 // SenderOptions make a Sender.
@@ -82,7 +90,8 @@ type order struct {
 type piece struct {
 	order     *order
 	partition kafka.TopicPartition
-	pause     time.Duration // Before the last try; 0 if there was none.
+	epoch     kafka.LeaderEpoch // Under which it is sent.
+	pause     time.Duration     // Before the last try; 0 if there was none.
 	notBefore time.Time
 }
 
@@ -91,6 +100,7 @@ func (p *piece) marker() Marker {
 	return Marker{
 		Partition: p.partition, ProducerID: o.ProducerID, ProducerEpoch: o.ProducerEpoch,
 		CoordinatorEpoch: o.CoordinatorEpoch, Commit: o.Commit, Version: o.Version,
+		LeaderEpoch: p.epoch, Decision: o.Decision,
 	}
 }
 
@@ -174,7 +184,7 @@ func (s *Sender) send(ctx context.Context, now time.Time) (next time.Duration) {
 	var deleted []*piece
 	for _, p := range queue {
 		wait := p.notBefore.Sub(now)
-		leader, exists := leaderOf(image, p.partition)
+		leader, epoch, exists := leaderOf(image, p.partition)
 		switch {
 		case p.order.post.gone.Load():
 			continue
@@ -182,6 +192,7 @@ func (s *Sender) send(ctx context.Context, now time.Time) (next time.Duration) {
 			deleted = append(deleted, p)
 			continue
 		case wait <= 0 && s.reaches(leader):
+			p.epoch = epoch
 			due[leader] = append(due[leader], p)
 			continue
 		case wait <= 0: // It has no leader yet.
@@ -207,12 +218,15 @@ func (s *Sender) reaches(leader kafka.BrokerID) bool {
 	return leader == s.o.Self || leader != kafka.NoBroker && s.o.Peers != nil
 }
 
-func leaderOf(image *metadata.Image, at kafka.TopicPartition) (leader kafka.BrokerID, exists bool) {
+func leaderOf(
+	image *metadata.Image, at kafka.TopicPartition,
+) (leader kafka.BrokerID, epoch kafka.LeaderEpoch, exists bool) {
 	t := image.Topic(at.Topic)
 	if t == nil || at.Partition < 0 || int(at.Partition) >= len(t.Partitions) {
-		return kafka.NoBroker, false
+		return kafka.NoBroker, kafka.NoLeaderEpoch, false
 	}
-	return t.Partitions[at.Partition].Leader, true
+	p := &t.Partitions[at.Partition]
+	return p.Leader, p.LeaderEpoch, true
 }
 
 // putOff has the marker tried again later, each time a little more so.

@@ -33,6 +33,7 @@ type world struct {
 	down    bool
 	reports []report
 	refused kafka.Code // Of all reports from now on.
+	markers []transactions.Marker
 }
 
 type report struct {
@@ -41,6 +42,9 @@ type report struct {
 	left int
 }
 
+// epochNow is the leader epoch of all partitions.
+const epochNow kafka.LeaderEpoch = 6
+
 func at(n int32) kafka.TopicPartition { return kafka.TopicPartition{Topic: "t", Partition: n} }
 
 // lead makes an image in which the partitions of t have these leaders.
@@ -48,7 +52,7 @@ func (w *world) lead(t *testing.T, leaders ...kafka.BrokerID) {
 	t.Helper()
 	topic := &metadata.TopicCreated{Name: "t", ID: kafka.TopicID{1}}
 	for _, leader := range leaders {
-		p := metadata.Partition{Leader: leader, Replicas: []kafka.BrokerID{1, 2}, ISR: []kafka.BrokerID{1, 2}}
+		p := metadata.Partition{Leader: leader, LeaderEpoch: epochNow, Replicas: []kafka.BrokerID{1, 2}, ISR: []kafka.BrokerID{1, 2}}
 		topic.Partitions = append(topic.Partitions, p)
 	}
 	records := []metadata.Record{&metadata.ClusterRecord{ClusterID: "cluster", Level: 1}}
@@ -84,6 +88,9 @@ func (w *world) write(_ context.Context, markers []transactions.Marker) []kafka.
 	for i, m := range markers {
 		codes[i] = w.code(m.Partition)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.markers = append(w.markers, markers...)
 	return codes
 }
 
@@ -144,7 +151,9 @@ func inBubble(t *testing.T, fn func(t *testing.T, w *world)) {
 }
 
 func order(id string, partitions ...kafka.TopicPartition) *txn.Markers {
-	return &txn.Markers{ID: id, ProducerID: 7, ProducerEpoch: 1, Commit: true, Version: 2, Partitions: partitions}
+	return &txn.Markers{
+		ID: id, ProducerID: 7, ProducerEpoch: 1, Commit: true, Version: 2, Decision: 44, Partitions: partitions,
+	}
 }
 
 // TestSends: each partition's leader gets its marker, here or elsewhere, and the
@@ -155,6 +164,11 @@ func TestSends(t *testing.T) {
 		synctest.Wait()
 		if w.left("x") != 0 || w.tries[at(0)] != 1 || w.tries[at(1)] != 1 || w.asked[2] != 1 {
 			t.Errorf("left %d, tries %v, asked %v", w.left("x"), w.tries, w.asked)
+		}
+		for _, m := range w.markers {
+			if m.Decision != 44 || m.LeaderEpoch != epochNow {
+				t.Errorf("decision %d goes to the leader of epoch %d", m.Decision, m.LeaderEpoch)
+			}
 		}
 		w.Open(0).Complete(order("nothing"))
 		synctest.Wait()
@@ -255,19 +269,31 @@ func TestReportsAgain(t *testing.T) {
 // TestMarkerMessages: markers survive the way to another broker and back.
 func TestMarkerMessages(t *testing.T) {
 	markers := []transactions.Marker{
-		{Partition: at(0), ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2},
-		{Partition: at(1), ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2},
-		{Partition: kafka.TopicPartition{Topic: "u"}, ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2},
-		{Partition: at(0), ProducerID: 9, ProducerEpoch: 2, CoordinatorEpoch: 3},
+		{Partition: at(0), ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2, LeaderEpoch: 5, Decision: 1 << 40},
+		{Partition: at(1), ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2, LeaderEpoch: 7, Decision: 1 << 40},
+		{Partition: kafka.TopicPartition{Topic: "u"}, ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2, Decision: 1 << 40},
+		{Partition: at(0), ProducerID: 9, ProducerEpoch: 2, CoordinatorEpoch: 3, LeaderEpoch: kafka.NoLeaderEpoch},
+		{Partition: at(1), ProducerID: 9, ProducerEpoch: 2, CoordinatorEpoch: 3, Decision: 4},
 	}
 	req := transactions.WriteRequest(markers)
-	if len(req.Markers) != 2 || len(req.Markers[0].Topics) != 2 {
+	if len(req.Markers) != 3 || len(req.Markers[0].Topics) != 2 {
 		t.Errorf("%+v", req)
 	}
-	if got := transactions.MarkersOf(req); !slices.Equal(got, markers) {
+	received := kmsg.NewPtrWriteTxnMarkersRequest()
+	received.Version = req.Version
+	if err := received.ReadFrom(req.AppendTo(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if got := transactions.MarkersOf(received); !slices.Equal(got, markers) {
 		t.Errorf("read %+v", got)
 	}
-	codes := []kafka.Code{0, kafka.ErrNotLeaderOrFollower, 0, kafka.ErrInvalidProducerEpoch}
+	received.Markers[0].UnknownTags, received.Markers[0].Topics[0].UnknownTags = kmsg.Tags{}, kmsg.Tags{}
+	want := markers[0]
+	want.Decision, want.LeaderEpoch = 0, kafka.NoLeaderEpoch
+	if got := transactions.MarkersOf(received); got[0] != want {
+		t.Errorf("of one who knows of no decisions: %+v", got[0])
+	}
+	codes := []kafka.Code{0, kafka.ErrNotLeaderOrFollower, 0, kafka.ErrInvalidProducerEpoch, 0}
 	if got := transactions.CodesOf(markers, transactions.WriteResponse(req, codes)); !slices.Equal(got, codes) {
 		t.Errorf("codes %v", got)
 	}
