@@ -177,6 +177,24 @@ func TestHTTPLimitsOnAnyNode(t *testing.T) {
 	}
 }
 
+// Nor is a body that was let in turned away where it is passed on in another form, which is
+// longer: in a transaction, or where its records go to several leaders.
+func TestHTTPLargeBodiesOnAnyNode(t *testing.T) {
+	const limit = 8 << 20
+	c := startWebCluster(t, strandlinetest.WithSetting("socket.request.max.bytes", fmt.Sprint(limit)),
+		strandlinetest.WithSetting("message.max.bytes", fmt.Sprint(2*limit)))
+	c.createTopic("t", 3, 1)
+	raw, large := "Content-Type: application/octet-stream", strings.Repeat("x", limit-1000)
+	x := c.any().begin(`{}`)
+	for p := range 3 {
+		c.nodes[1].want(200, `"offset":`, "POST", fmt.Sprintf("/v1/topics/t/produce?partition=%d", p), large, raw)
+		c.nodes[1].want(200, `"offset":`, "POST", fmt.Sprintf("%s?topic=t&request=%d&partition=%d", x.path("produce"), p, p), large, raw)
+		c.nodes[1].want(200, `"failed":0`, "POST", "/v1/topics/t/produce", fmt.Sprintf(
+			`{"records":[{"partition":%d,"value_text":""},{"partition":%d,"value_text":%q}]}`, p, (p+1)%3, large[:limit-2000]))
+	}
+	c.any().want(200, `"state":"committed"`, "POST", x.path("commit"), "")
+}
+
 func findCoordinator(t *testing.T, cl *kgo.Client, group string) int32 {
 	t.Helper()
 	req := kmsg.NewPtrFindCoordinatorRequest()

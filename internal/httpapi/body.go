@@ -43,6 +43,11 @@ type body struct {
 // can become many in memory, and no budget counts those.
 const maxCommandBytes = 1 << 20
 
+// passedOnMore is how much longer a request may become that one broker makes of a part of
+// another, beside that values which came as they are go in base64: the fields of as many records
+// as a request may have.
+const passedOnMore = 4 << 20
+
 // readBody reads the request's body, of at most so many bytes. The caller releases
 // it, after which nothing of it may be used.
 func (s *server) readBody(w http.ResponseWriter, r *http.Request, most int64) (*body, error) {
@@ -73,6 +78,9 @@ func (b *body) release() {
 
 func (b *body) read(w http.ResponseWriter, r *http.Request, most int64) error {
 	limit, setting := int64(b.server.Broker().SocketRequestMaxBytes), " (socket.request.max.bytes)"
+	if inside(r) { // It was let in as it came, and may have grown by being passed on.
+		limit += limit/3 + passedOnMore
+	}
 	if most < limit {
 		limit, setting = most, ""
 	}
