@@ -9,6 +9,7 @@ import (
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/strandlinetest"
 	"github.com/strandline/strandline/test/transact"
+	"github.com/strandline/strandline/test/wild"
 )
 
 // chaosRounds returns how many faults there are: what the environment says, or as many
@@ -100,4 +101,29 @@ func TestTransactionsUnderFaults(t *testing.T) {
 	t.Log(l.Summary())
 	r.compareReplicas()
 	r.verdict()
+}
+
+// Clients that keep no rule of transactions, with credentials that are over, requests of all
+// versions in any order, and late ones, while leaders and coordinators break and move: what
+// the logs tell fits together all the same, and nothing stays open.
+func TestWildTransactions(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3, strandlinetest.WithSetting("replica.lag.time.max.ms", "1000"),
+		strandlinetest.WithSetting("offsets.topic.num.partitions", "2"),
+		strandlinetest.WithSetting("transaction.state.log.num.partitions", "2"))
+	const partitions = 3
+	watch(t, c, "orders", partitions)
+	l := wild.Start(t, wild.Options{Addrs: c.Addrs(), Topic: "orders", Partitions: partitions, IDs: 3, Clients: 8})
+	l.AwaitMore(20)
+	faults := txnFaults()
+	for i := range chaosRounds(t, len(faults)) {
+		f, node := faults[i%len(faults)], 1+i%3
+		t.Logf("node %d %s, after %s", node, f.name, l.Summary())
+		f.begin(c, node)
+		l.AwaitMore(30)
+		f.end(c, node)
+		l.AwaitMore(30)
+	}
+	c.AwaitInSync()
+	l.Verify()
+	t.Log(l.Summary())
 }

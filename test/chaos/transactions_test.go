@@ -10,6 +10,7 @@ import (
 
 	"github.com/strandline/strandline/test/harness"
 	"github.com/strandline/strandline/test/transact"
+	"github.com/strandline/strandline/test/wild"
 )
 
 // TestClusterTransactions breaks brokers in every way that a machine without spare file
@@ -119,4 +120,37 @@ func endings(t *testing.T, c *harness.Cluster) []fault {
 			}
 		}, end: func(int) {}},
 	}
+}
+
+// TestClusterWildTransactions is TestClusterTransactions with clients that keep no rule.
+func TestClusterWildTransactions(t *testing.T) {
+	links := harness.NewLinks(t, 3)
+	c := harness.StartClusterOn(t, links, harness.Binary(t), t.TempDir(), smallTransactions()...)
+	const partitions = 3
+	two := "2"
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.Addrs()...), kgo.AlwaysRetryEOF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	createTopic(t, kadm.NewClient(cl), partitions, 3, map[string]*string{"min.insync.replicas": &two}, transactionsTopic)
+	l := wild.Start(t, wild.Options{
+		Addrs: c.Addrs(), Topic: transactionsTopic, Partitions: partitions, IDs: 3, Clients: 8,
+	})
+	l.AwaitMore(20)
+	faults := append(endings(t, c), cuts(links)...)
+	for i := range rounds(t, len(faults)) {
+		f, node := faults[i%len(faults)], 1+i%3
+		if f.onlyController {
+			node = controller(t, c.Addrs())
+		}
+		t.Logf("broker %d %s, after %s", node, f.name, l.Summary())
+		f.begin(node)
+		l.AwaitMore(30)
+		f.end(node)
+		l.AwaitMore(30)
+	}
+	awaitInSync(t.Context(), t, c.Addrs(), transactionsTopic)
+	l.Verify()
+	t.Log(l.Summary())
 }
