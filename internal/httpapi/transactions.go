@@ -311,6 +311,9 @@ func txnWords(code kafka.Code) string {
 		return "the transaction cannot go on: abort it and begin another"
 	case kafka.ErrInvalidTransactionTimeout:
 		return "timeout_ms is longer than transaction.max.timeout.ms"
+	case kafka.ErrThrottlingQuotaExceeded:
+		return "too many transactions without a transactional id are open: end those that were begun, or wait until their time " +
+			"is up (timeout_ms)"
 	case kafka.ErrConcurrentTransactions:
 		return "the transaction before this one is still being ended: try again"
 	}

@@ -18,6 +18,11 @@ func (s *Shard) Durable() string {
 
 // Check panics if an invariant of the package is broken.
 func (s *Shard) Check() {
+	for e := s.once.Front(); e != nil; e = e.Next() {
+		if t := e.Value.(*transaction); t.once != e || s.transactions[t.id] != t {
+			panic("the list of ids that the broker made is broken")
+		}
+	}
 	for i, t := range s.timers {
 		if t.index != i || s.transactions[t.id] != t {
 			panic("the queue of deadlines is broken")

@@ -54,9 +54,17 @@ func (s *Shard) InitProducerID(c *Context, req *kmsg.InitProducerIDRequest, fx *
 
 // create makes a transactional id known.
 func (s *Shard) create(c *Context, req *kmsg.InitProducerIDRequest, fx *shard.Effects) {
-	if c.ProducerID == kafka.NoProducerID {
+	leaves, ok := s.roomFor(*req.TransactionalID, c.NowMs)
+	switch {
+	case !ok:
+		fx.Reply(c.Caller, ErrorResponse(req, kafka.ErrThrottlingQuotaExceeded))
+		return
+	case c.ProducerID == kafka.NoProducerID:
 		fx.Reply(c.Caller, NeedProducerID{})
 		return
+	}
+	if leaves != nil {
+		s.expire(leaves, fx)
 	}
 	m := metadata{
 		producerID: c.ProducerID, previousID: kafka.NoProducerID, nextID: kafka.NoProducerID,

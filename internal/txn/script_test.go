@@ -286,6 +286,7 @@ func (w *world) command(a *args) error {
 	case "settings":
 		s := &w.settings
 		s.MaxParked = int(a.num("max-parked", int64(s.MaxParked)))
+		s.MaxOnce = int(a.num("max-once", int64(s.MaxOnce)))
 		if a.d.HasArg("expiration") {
 			s.Expiration = mustDuration(a.str("expiration", ""))
 		}

@@ -1,7 +1,6 @@
 package txn
 
 import (
-	"strings"
 	"time"
 
 	"github.com/strandline/strandline/internal/coordinator/shard"
@@ -18,30 +17,18 @@ type Settings struct {
 	// of one transactional id.
 	ParkTimeout time.Duration
 	MaxParked   int
+
+	// MaxOnce bounds the transactional ids that the broker makes (see OncePrefix), in each
+	// partition of __transaction_state. One takes 300 bytes.
+	MaxOnce int
 }
 
 // DefaultSettings are Kafka's defaults.
 func DefaultSettings() Settings {
 	return Settings{
 		MaxTimeout: 15 * time.Minute, Expiration: 7 * 24 * time.Hour,
-		ParkTimeout: time.Second, MaxParked: 64,
+		ParkTimeout: time.Second, MaxParked: 64, MaxOnce: 4096,
 	}
-}
-
-// OncePrefix begins the transactional ids that the broker makes for clients that give
-// none. Nobody comes back under them, so they are forgotten onceExpiration after their
-// last transaction, and as early as others if those go earlier.
-const (
-	OncePrefix     = "strandline-once-"
-	onceExpiration = time.Hour
-)
-
-// expirationOf returns how long an id is kept after its last transaction.
-func (s *Settings) expirationOf(id string) time.Duration {
-	if strings.HasPrefix(id, OncePrefix) {
-		return min(s.Expiration, onceExpiration)
-	}
-	return s.Expiration
 }
 
 // appendRetry is how long Tick rests after an append has failed.

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"container/heap"
+	"container/list"
 
 	"github.com/strandline/strandline/internal/coordinator/shard"
 	"github.com/strandline/strandline/internal/kafka"
@@ -15,6 +16,7 @@ type Shard struct {
 	sender           shard.Caller
 	transactions     map[string]*transaction
 	timers           timers
+	once             list.List // Transactions of ids that the broker made, the last heard of last.
 }
 
 // New returns an empty shard.
@@ -62,6 +64,7 @@ func (s *Shard) Replay(r shard.Record) error {
 	if m.state.ending() {
 		t.unmarked = m.partitions
 	}
+	s.noteOnce(t)
 	s.arm(t)
 	return nil
 }
@@ -71,6 +74,9 @@ func (s *Shard) Replay(r shard.Record) error {
 func (s *Shard) forget(t *transaction) {
 	if t.index != notInHeap {
 		heap.Remove(&s.timers, t.index)
+	}
+	if t.once != nil {
+		s.once.Remove(t.once)
 	}
 	delete(s.transactions, t.id)
 }
@@ -248,4 +254,5 @@ func (s *Shard) Unloaded(fx *shard.Effects, code kafka.Code) {
 		}
 	}
 	s.transactions, s.timers = map[string]*transaction{}, nil
+	s.once.Init()
 }

@@ -2,6 +2,7 @@ package txn
 
 import (
 	"cmp"
+	"container/list"
 	"slices"
 	"strings"
 
@@ -176,6 +177,7 @@ type transaction struct {
 	parked      []parked
 	// shiftMs is by how much the clock was set since the transaction began.
 	shiftMs int64
+	once    *list.Element // In the list of ids that the broker made; nil for others.
 
 	atMs  int64 // In the queue of deadlines.
 	index int
