@@ -39,6 +39,7 @@ type rider struct {
 func ride(t *testing.T, c *strandlinetest.Cluster, topic string, partitions int32, configs ...string) *rider {
 	t.Helper()
 	r := watch(t, c, topic, partitions, configs...)
+	r.history.Sender = func(history.Value) uint64 { return 0 } // There is one producer.
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
 	t.Cleanup(r.end)

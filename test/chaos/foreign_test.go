@@ -47,6 +47,7 @@ const valuesOfEach = 1_000_000_000_000
 func startForeign(t *testing.T, n int, name string, addrs []string, dir, command string, args ...string) *foreign {
 	t.Helper()
 	f := &foreign{t: t, name: name, topic: "ride-" + name, history: history.New(), ended: make(chan struct{})}
+	f.history.Sender = func(history.Value) uint64 { return 0 }
 	two := "2"
 	adm, err := kadm.NewOptClient(kgo.SeedBrokers(addrs...))
 	if err != nil {

@@ -77,6 +77,7 @@ func startLoadOn(
 		t.Fatal(err)
 	}
 	defer adm.Close()
+	l.history.Sender = func(v history.Value) uint64 { return uint64(v) >> producerShift }
 	// Small segments, so that faults meet rolls as well.
 	small := "1048576" // The least there is.
 	all := map[string]*string{"segment.bytes": &small}
@@ -108,6 +109,10 @@ func createTopic(
 	}
 }
 
+// producerShift is how far up in a value the number of its producer is; below it, values
+// rise.
+const producerShift = 48
+
 func (l *load) produce(ctx context.Context, id int) {
 	defer l.done.Done()
 	// A broker that hangs is given up after two seconds; by itself the client waits for
@@ -123,7 +128,7 @@ func (l *load) produce(ctx context.Context, id int) {
 	}
 	defer cl.Close()
 	for n := uint64(0); ctx.Err() == nil; n++ {
-		value := binary.BigEndian.AppendUint64(nil, uint64(id)<<48|n)
+		value := binary.BigEndian.AppendUint64(nil, uint64(id)<<producerShift|n)
 		value = append(value, make([]byte, n%700)...)
 		cl.Produce(ctx, &kgo.Record{Value: value}, func(r *kgo.Record, err error) {
 			switch {

@@ -21,6 +21,7 @@ func (h *History) Check() []Violation {
 	h.checkStored(note)
 	h.checkDuplicates(note)
 	h.checkOverwritten(note)
+	h.checkReordered(note)
 	h.checkReplicas(note)
 	h.checkProducers(note)
 	h.checkTransactions(note)
@@ -103,6 +104,31 @@ func (h *History) checkOverwritten(note noter) {
 		if now, there := h.final[at]; !there || now != v {
 			note(BeyondWatermark, "value %x was read at %v, where in the end there is another, or nothing", v, at)
 		}
+	}
+}
+
+// checkReordered looks for values of a producer that stand behind later ones of it.
+func (h *History) checkReordered(note noter) {
+	if h.Sender == nil {
+		return
+	}
+	type way struct {
+		sender    uint64
+		partition int32
+	}
+	last, seen := map[way]Value{}, map[Value]bool{}
+	for _, at := range slices.SortedFunc(maps.Keys(h.final), comparePlaces) {
+		v := h.final[at]
+		if seen[v] {
+			continue // A duplicate, and told as that.
+		}
+		seen[v] = true
+		w := way{h.Sender(v), at.Partition}
+		if before, ok := last[w]; ok && v < before {
+			note(Reordered, "value %x stands at %v, behind %x, which was sent after it", v, at, before)
+			continue
+		}
+		last[w] = v
 	}
 }
 

@@ -9,6 +9,8 @@
 //	duplicate           one value at two offsets, with an idempotent producer, or two
 //	                    values made of one in transactions
 //	order               a reader's offsets fall, or leave some out
+//	reordered           a producer's values do not stand in a partition in the order in
+//	                    which it sent them
 //	beyond watermark    read, and not in the log in the end: overwritten
 //	aborted read        read_committed, and of a transaction that was aborted
 //	precommitted read   read_committed, before the transaction was to be committed
@@ -58,6 +60,7 @@ const (
 	InconsistentOffset Rule = "inconsistent offset"
 	Duplicate          Rule = "duplicate"
 	Order              Rule = "order"
+	Reordered          Rule = "reordered"
 	BeyondWatermark    Rule = "beyond watermark"
 	AbortedRead        Rule = "aborted read"
 	PrecommittedRead   Rule = "precommitted read"
@@ -89,6 +92,9 @@ type History struct {
 	// MayRepeat says that producers are not idempotent, so that a value may stand
 	// twice.
 	MayRepeat bool
+	// Sender says which producer a value is of, where each sends rising values; nil says
+	// that values have no order.
+	Sender func(Value) uint64
 	// MaxGap is how long a partition may be without an acknowledgement; 0 is any time.
 	MaxGap time.Duration
 

@@ -20,6 +20,7 @@ func batch(base int64, content string) []byte {
 
 // good notes a history in which nothing is wrong.
 func good(h *history.History) {
+	h.Sender = func(v history.Value) uint64 { return uint64(v) % 2 }
 	began := time.Unix(0, 0)
 	for i := range int64(4) {
 		h.Acked(history.Value(i), at(i), began.Add(time.Duration(i)*time.Second))
@@ -60,6 +61,16 @@ func TestRules(t *testing.T) {
 		{"acknowledged elsewhere", func(h *history.History) { h.Acked(77, at(2), time.Unix(4, 0)) }, []history.Rule{history.InconsistentOffset}},
 		{"read as two", func(h *history.History) { h.Read("second", at(2), 77) }, []history.Rule{history.InconsistentOffset}},
 		{"acknowledged twice", func(h *history.History) { h.Acked(2, at(3), time.Unix(4, 0)) }, []history.Rule{history.Duplicate, history.InconsistentOffset}},
+		{"out of order", func(h *history.History) {
+			h.Final(at(5), 9)
+			h.Final(at(6), 10)
+			h.Final(at(7), 7)
+		}, []history.Rule{history.Reordered}},
+		{"two producers by turns", func(h *history.History) {
+			h.Final(at(5), 9)
+			h.Final(at(6), 6)
+			h.Final(history.Place{Partition: 4, Offset: 0}, 5)
+		}, nil},
 		{"stands twice", func(h *history.History) { h.Final(at(5), 2) }, []history.Rule{history.Duplicate}},
 		{"backwards", func(h *history.History) {
 			h.Read("second", at(3), 3)
