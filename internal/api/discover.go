@@ -115,6 +115,7 @@ func (s *Services) metadata(ctx context.Context, w *wire.Request, req *kmsg.Meta
 			NodeID: int32(b.ID), Host: b.Host, Port: b.Port, Rack: ptr(b.Rack),
 		})
 	}
+	s.sendElsewhere(w, resp)
 	cluster := image.ClusterID()
 	resp.ClusterID, resp.ControllerID = &cluster, int32(image.Controller())
 	resp.AuthorizedOperations = notAsked

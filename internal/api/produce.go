@@ -32,7 +32,8 @@ package api
 // comes again and is not among the last five is OUT_OF_ORDER_SEQUENCE_NUMBER in Kafka, which
 // the Java client meets by sending it again until delivery.timeout.ms has passed, and
 // nothing else. A broker that is cut off closes connections on which it can't acknowledge anything,
-// where Kafka's answers REQUEST_TIMED_OUT, and names itself as the leader, for ever.
+// where Kafka's answers REQUEST_TIMED_OUT, and names itself as the leader, for ever; what
+// comes after that it refuses (doubt.go).
 
 import (
 	"context"
@@ -94,8 +95,9 @@ type produceReply struct {
 	waiting  int
 	waiter   partition.Waiter
 	waitedOn *partition.Partition
-	// stranded says that nobody here will ever know: see isStranded.
-	stranded bool
+	// stranded says that nobody here will ever know: see isStranded. doubted says that
+	// something was refused because others may lead; who does is not known here.
+	stranded, doubted bool
 }
 
 func (h *produceAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
@@ -104,7 +106,7 @@ func (h *produceAPI) handle(ctx context.Context, w *wire.Request) wire.Response 
 		r = &produceReply{}
 	}
 	r.handler, r.wire, r.version = h, w, w.Version
-	r.waitedOn, r.waiting, r.deadline, r.stranded = nil, 0, time.Time{}, false
+	r.waitedOn, r.waiting, r.deadline, r.stranded, r.doubted = nil, 0, time.Time{}, false, false
 	if err := r.read(w.Body); err != nil {
 		return badRequest(w, err)
 	}
@@ -188,6 +190,9 @@ func (r *produceReply) appendPartition(ctx context.Context, topic *topics.View, 
 		return
 	case topic.Internal:
 		err = topic.Writable()
+	case err == nil && r.acks == partition.AcksAll && r.handler.s.inDoubt(p, now):
+		r.wire.Conn.SetValue(refusedKey{}, true)
+		r.doubted, err = true, errInDoubt
 	case err == nil && r.txn != nil:
 		out.info, err = r.appendTxn(ctx, p, i, now)
 	case err == nil:
@@ -273,7 +278,9 @@ func (r *produceReply) isStranded(p *partition.Partition) bool {
 	case s.Hangs != nil && s.Hangs():
 		r.stranded = true
 	case s.OutOfTouch != nil && s.OutOfTouch():
-		waited := s.Now().Sub(r.deadline.Add(-r.timeout))
+		now := s.Now()
+		p.Doubt(now) // What comes after this is refused by what the replicas say: see doubt.go.
+		waited := now.Sub(r.deadline.Add(-r.timeout))
 		r.stranded = r.stranded || waited >= min(r.timeout, s.Broker().SessionTimeout)
 	}
 	return r.stranded
@@ -342,7 +349,7 @@ func (r *produceReply) appendTo(dst []byte) []byte {
 		for i := t.first; i < t.end; i++ {
 			p := &r.results[i]
 			r.appendResult(&e, p)
-			if leader, ok := leaders.of(t.name, t.id, p.index, p.code); ok && r.version >= 10 {
+			if leader, ok := r.leader(&leaders, t, p); ok {
 				e.currentLeader(0, leader)
 			} else {
 				e.noTags()
@@ -357,6 +364,14 @@ func (r *produceReply) appendTo(dst []byte) []byte {
 		e.noTags()
 	}
 	return e.dst
+}
+
+// leader returns who leads what was refused, where that helps.
+func (r *produceReply) leader(leaders *currentLeaders, t producedTopic, p *produced) (currentLeader, bool) {
+	if r.version < 10 || r.doubted {
+		return currentLeader{}, false
+	}
+	return leaders.of(t.name, t.id, p.index, p.code)
 }
 
 // appendResult writes one partition, but for its tagged fields.

@@ -1,0 +1,64 @@
+package api
+
+// Producers on a broker that is cut off. What it has taken already it can neither acknowledge
+// nor refuse, and closes the connection (produce.go). What comes then is refused before it
+// is appended, as long as the replicas do not confirm that this broker leads still
+// (docs/decisions/016). A client asks for metadata then, and may well ask here, where all
+// others are busier: Java asks whoever has the fewest requests to answer, which is a broker
+// that refuses everything. So a connection on which records were refused is not told again
+// that this broker leads, nor of this broker at all, but of the others, whom it asks next.
+// Other connections are: whoever reads is served here with what there is.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/wire"
+)
+
+// refusedKey finds, among the values of a connection, that records were refused on it because
+// others may lead by now.
+type refusedKey struct{}
+
+// errInDoubt refuses records.
+var errInDoubt = &kafka.Error{
+	Code: kafka.ErrNotLeaderOrFollower,
+	Message: "this broker is cut off from the cluster, and the replicas do not say that it leads still: others may " +
+		"lead by now",
+}
+
+// inDoubt reports whether others may lead, for all that this broker knows, what it believes
+// to lead itself: it is out of touch with the active controller, and the replicas do not
+// confirm it in time.
+func (s *Services) inDoubt(p *partition.Partition, now time.Time) bool {
+	return s.OutOfTouch != nil && s.OutOfTouch() && p.Shared() && p.Doubt(now) >= partition.ConfirmTimeout
+}
+
+// sendElsewhere has an answer to a client whose records were refused name neither this
+// broker as a leader where that is in doubt, nor, if there is such a partition, this broker.
+func (s *Services) sendElsewhere(w *wire.Request, resp *kmsg.MetadataResponse) {
+	if w.Conn.Value(refusedKey{}) == nil || len(resp.Brokers) < 2 {
+		return
+	}
+	self, now, doubted := int32(s.NodeID), s.Now(), false
+	for i := range resp.Topics {
+		t := &resp.Topics[i]
+		for j := range t.Partitions {
+			rp := &t.Partitions[j]
+			if rp.Leader != self {
+				continue
+			}
+			if p := s.Partitions.GetByID(t.TopicID, rp.Partition); p != nil && s.inDoubt(p, now) {
+				rp.Leader, rp.ErrorCode = int32(kafka.NoBroker), int16(kafka.ErrLeaderNotAvailable)
+				doubted = true
+			}
+		}
+	}
+	if doubted {
+		resp.Brokers = slices.DeleteFunc(resp.Brokers, func(b kmsg.MetadataResponseBroker) bool { return b.NodeID == self })
+	}
+}
