@@ -161,20 +161,28 @@ func cutOffCoordinator(t *testing.T, c *strandlinetest.Cluster, partition int32,
 	c.Await("it tells the new offset", func() bool { at, err := ask(); return err == nil && at == 2 })
 }
 
-// Scenario 39: members of a group come, leave, and vanish without a word, while
-// brokers are killed. A partition has one owner in a generation, and in the end every
-// record was given out and the group is stable.
+// Scenario 39: members of groups come, leave, vanish without a word, and hang for longer than
+// their sessions last and commit then, while brokers are killed. A partition has one owner in
+// a generation, what was committed is not taken back by who was replaced, and in the end
+// every record was given out, and the groups are stable soon.
 func TestRebalanceStorm(t *testing.T) {
 	c := strandlinetest.StartCluster(t, 3, strandlinetest.WithSetting("group.min.session.timeout.ms", "500"))
 	r := ride(t, c, "orders", 6)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	storm := &storm{t: t, cluster: c, history: r.history, seen: map[history.Place]bool{}}
 	var members sync.WaitGroup
-	for i := range 4 {
-		members.Go(func() { storm.live(ctx, i) })
+	storms := []*storm{
+		newStorm(t, c, r.history, "eager", kgo.RangeBalancer()),
+		newStorm(t, c, r.history, "cooperative", kgo.CooperativeStickyBalancer()),
 	}
-	for range 3 {
+	for _, s := range storms {
+		for i := range s.ways() {
+			members.Go(func() { s.live(ctx, i) })
+		}
+	}
+	raged := func() bool { return storms[0].raged() && storms[1].raged() }
+	const least, most = 3, 20
+	for round := 0; round < least || round < most && !raged(); round++ {
 		for id := 1; id <= 3; id++ {
 			c.Kill(id)
 			r.awaitMore(100)
@@ -184,10 +192,27 @@ func TestRebalanceStorm(t *testing.T) {
 	}
 	r.end()
 	want := r.history.AckedCount()
+	for _, s := range storms {
+		s.calm.Store(true)
+	}
+	c.Await("the last members are there that are to stay", func() bool {
+		return int(storms[0].staying.Load()) == len(storms[0].ways()) && int(storms[1].staying.Load()) == len(storms[1].ways())
+	})
 	began := time.Now()
-	storm.calm.Store(true)
-	c.Await("every record was given out", func() bool { return storm.count() >= want })
-	t.Logf("all given out %v after the storm", time.Since(began))
+	for _, s := range storms {
+		c.Await("the group is stable", func() bool { return s.stable(ctx, t, c) })
+		t.Logf("%s: stable %v after the storm", s.group, time.Since(began))
+		c.Await("every record was given out", func() bool { return s.count() >= want })
+		t.Logf("%s: all given out %v after the storm; %d late commits were refused, %d members were told offsets",
+			s.group, time.Since(began), s.refused.Load(), s.told.Load())
+		if !s.raged() {
+			t.Errorf("%s: few commits came late, or few members were told offsets: the storm shows little", s.group)
+		}
+	}
+	const soon = 10 * time.Second
+	if took := time.Since(began); took > soon {
+		t.Errorf("the groups were stable, and all was given out, only %v after the storm", took)
+	}
 	stop()
 	members.Wait()
 	r.check()
@@ -195,14 +220,28 @@ func TestRebalanceStorm(t *testing.T) {
 
 // storm is a group whose members don't stay.
 type storm struct {
-	t       *testing.T
-	cluster *strandlinetest.Cluster
-	history *history.History
-	calm    atomic.Bool // Members stay.
+	t        *testing.T
+	cluster  *strandlinetest.Cluster
+	history  *history.History
+	group    string
+	balancer kgo.GroupBalancer
+	calm     atomic.Bool  // Members stay.
+	staying  atomic.Int32 // Members that do.
+	refused  atomic.Int64 // Commits of members that were replaced.
+	told     atomic.Int64 // Where members began.
 
 	mu   sync.Mutex
 	seen map[history.Place]bool
 }
+
+func newStorm(
+	t *testing.T, c *strandlinetest.Cluster, h *history.History, group string, balancer kgo.GroupBalancer,
+) *storm {
+	return &storm{t: t, cluster: c, history: h, group: group, balancer: balancer, seen: map[history.Place]bool{}}
+}
+
+// raged reports whether enough has happened.
+func (s *storm) raged() bool { return s.refused.Load() >= 2 && s.told.Load() >= 10 }
 
 func (s *storm) count() int {
 	s.mu.Lock()
@@ -210,65 +249,149 @@ func (s *storm) count() int {
 	return len(s.seen)
 }
 
+// stable reports whether the group has all its members, and they all partitions.
+func (s *storm) stable(ctx context.Context, t *testing.T, c *strandlinetest.Cluster) bool {
+	groups, err := admin(t, c).DescribeGroups(ctx, s.group)
+	g := groups[s.group]
+	if err != nil || g.Err != nil || g.State != "Stable" || len(g.Members) != len(s.ways()) {
+		return false
+	}
+	assigned := g.AssignedPartitions()
+	return len(assigned["orders"]) == c.Partitions("orders")
+}
+
+// member is one member in one of its lives.
+type member struct {
+	*storm
+	name   string
+	client *kgo.Client
+	line   line
+	// begins are the partitions that it was given and has had nothing of yet.
+	begins map[int32]beginning
+}
+
+// beginning is when a member was given a partition.
+type beginning struct {
+	at         history.Mark
+	generation int32
+}
+
+// ways are the ways in which members end, or almost.
+func (s *storm) ways() []func(context.Context, *member) {
+	leave := func(_ context.Context, m *member) { m.client.CloseAllowingRebalance() }
+	return []func(context.Context, *member){
+		leave, // Without a word, as it is static: it comes back as who it was.
+		leave,
+		func(ctx context.Context, m *member) { // Without a word: its session has to run out.
+			m.line.cut()
+			gone, cancel := context.WithCancel(ctx)
+			cancel()
+			_ = m.client.LeaveGroupContext(gone) // Or closing would try for long.
+			m.client.CloseAllowingRebalance()
+		},
+		func(ctx context.Context, m *member) { // It has records when it hangs, and commits them later.
+			const tries, patience = 30, 1500 * time.Millisecond // Longer than a session.
+			hung := false
+			for try := 0; try < tries && !hung && ctx.Err() == nil; try++ {
+				m.step(ctx, func() {
+					hung = true
+					m.line.hold()
+					let(ctx, patience)
+					m.line.release()
+				})
+			}
+			leave(ctx, m)
+		},
+	}
+}
+
+// let lets time go by.
+func let(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
 // live has a member be there for a while, again and again.
 func (s *storm) live(ctx context.Context, id int) {
 	random := rand.New(rand.NewPCG(uint64(id), 1))
 	for life := 0; ctx.Err() == nil; life++ {
-		name := fmt.Sprintf("member %d-%d", id, life)
-		if id == 0 {
-			name = "static" // Its lives are one member's.
-		}
+		m := &member{storm: s, name: fmt.Sprintf("member %d-%d", id, life), begins: map[int32]beginning{}}
 		options := []kgo.Opt{
-			kgo.ConsumerGroup("readers"), kgo.ConsumeTopics("orders"), kgo.SessionTimeout(time.Second),
-			kgo.HeartbeatInterval(100 * time.Millisecond), kgo.RebalanceTimeout(2 * time.Second),
-			kgo.Balancers(kgo.RangeBalancer()), kgo.BlockRebalanceOnPoll(), kgo.DisableAutoCommit(),
-			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-			kgo.OnPartitionsAssigned(s.assigned(name)),
+			kgo.ConsumerGroup(s.group), kgo.ConsumeTopics("orders"), kgo.SessionTimeout(500 * time.Millisecond),
+			kgo.HeartbeatInterval(50 * time.Millisecond), kgo.RebalanceTimeout(time.Second),
+			kgo.Balancers(s.balancer), kgo.BlockRebalanceOnPoll(), kgo.DisableAutoCommit(),
+			kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.Dialer(m.line.dial),
+			kgo.OnPartitionsAssigned(m.assigned),
 		}
 		if id == 0 {
-			options = append(options, kgo.InstanceID(name))
+			m.name = s.group + " static" // Its lives are one member's.
+			options = append(options, kgo.InstanceID(m.name))
 		}
-		cl := dial(s.t, s.cluster, options...)
-		span := time.Duration(200+random.IntN(1500)) * time.Millisecond
-		s.member(ctx, cl, span)
-		if id%2 == 0 { // Without a word: its session has to run out.
-			cl.CloseAllowingRebalance()
-			continue
+		m.client = dial(s.t, s.cluster, options...)
+		span := time.Duration(500+random.IntN(2000)) * time.Millisecond
+		for end := time.Now().Add(span); ctx.Err() == nil && time.Now().Before(end); {
+			m.step(ctx, func() {})
 		}
-		cl.LeaveGroup()
-		cl.CloseAllowingRebalance()
+		if s.calm.Load() {
+			s.staying.Add(1)
+			for ctx.Err() == nil {
+				m.step(ctx, func() {})
+			}
+		}
+		s.ways()[id](ctx, m)
 	}
 }
 
-// member reads and commits for a while, or for as long as it is calm.
-func (s *storm) member(ctx context.Context, cl *kgo.Client, span time.Duration) {
-	for end := time.Now().Add(span); ctx.Err() == nil && (s.calm.Load() || time.Now().Before(end)); {
-		polling, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-		fetches := cl.PollRecords(polling, 200)
-		cancel()
-		var records []*kgo.Record
-		for rec := range fetches.RecordsAll() {
-			records = append(records, rec)
+// step reads, does something if there was something to read, and commits that.
+func (m *member) step(ctx context.Context, meanwhile func()) {
+	defer m.client.AllowRebalance()
+	polling, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	fetches := m.client.PollRecords(polling, 200)
+	cancel()
+	var records []*kgo.Record
+	next := map[int32]int64{}
+	for rec := range fetches.RecordsAll() {
+		if b, ok := m.begins[rec.Partition]; ok {
+			m.history.Fetched(b.at, m.group, rec.Partition, b.generation, rec.Offset)
+			m.told.Add(1)
+			delete(m.begins, rec.Partition)
 		}
-		committing, cancel := context.WithTimeout(ctx, time.Second)
-		_ = cl.CommitRecords(committing, records...) // Or they are given out again.
-		cancel()
-		s.mu.Lock()
-		for _, rec := range records {
-			s.seen[placeOf(rec)] = true
+		records = append(records, rec)
+		next[rec.Partition] = rec.Offset + 1
+	}
+	if len(records) == 0 {
+		return
+	}
+	_, generation := m.client.GroupMetadata()
+	meanwhile()
+	committing, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	switch err := m.client.CommitRecords(committing, records...); {
+	case err == nil:
+		for p, offset := range next {
+			m.history.Committed(m.group, p, generation, offset)
 		}
-		s.mu.Unlock()
-		cl.AllowRebalance()
+	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.IllegalGeneration):
+		m.refused.Add(1)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, rec := range records { // If not committed, they are given out again.
+		m.seen[placeOf(rec)] = true
 	}
 }
 
-// assigned notes what a member was given.
-func (s *storm) assigned(member string) func(context.Context, *kgo.Client, map[string][]int32) {
-	return func(_ context.Context, cl *kgo.Client, given map[string][]int32) {
-		_, generation := cl.GroupMetadata()
-		for _, p := range given["orders"] {
-			s.history.Owns("readers", generation, p, member)
-		}
+// assigned notes what a member was given. It is not called between a poll and the commit of
+// what that gave.
+func (m *member) assigned(_ context.Context, cl *kgo.Client, given map[string][]int32) {
+	_, generation := cl.GroupMetadata()
+	for _, p := range given["orders"] {
+		m.history.Owns(m.group, generation, p, m.name)
+		m.begins[p] = beginning{m.history.Mark(), generation}
 	}
 }
 
