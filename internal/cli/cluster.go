@@ -65,24 +65,31 @@ func newClusterDescribe(a *app) *cobra.Command {
 }
 
 func (a *app) describeCluster(ctx context.Context, client *kgo.Client, adm *kadm.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
+	limited, cancel := context.WithTimeout(ctx, a.flags.timeout)
 	defer cancel()
-	m, err := adm.Metadata(ctx)
+	m, err := adm.Metadata(limited)
 	if err != nil {
 		return err
 	}
-	brokers, err := allBrokers(ctx, client)
+	brokers, err := allBrokers(limited, client)
 	if err != nil {
 		a.out.warn("brokers that are down are not known: %v", a.explain(err).message)
 	}
 	c := clusterOf(m, brokers)
-	a.addQuorum(ctx, client, &c)
-	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
+	a.addQuorum(limited, client, &c)
+	asking, stop := context.WithTimeout(ctx, a.flags.timeout) // What the quorum does not say must not take it away.
+	defer stop()
+	dirs, err := adm.DescribeAllLogDirs(asking, nil)
 	if err != nil {
 		a.out.warn("sizes are not known: %v", err)
 	}
 	for i := range c.Brokers {
-		c.Brokers[i].addDirs(dirs[c.Brokers[i].ID])
+		b := &c.Brokers[i]
+		answer, answered := dirs[b.ID]
+		b.addDirs(answer)
+		if c.Quorum == nil && len(dirs) > 0 { // Nobody finds out who is down: each was asked just now.
+			b.Up = answered
+		}
 	}
 	t := clusterTable(c)
 	if a.out.form == formTable {

@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -197,10 +199,34 @@ func TestDoctorWithoutAQuorum(t *testing.T) {
 	c.want("all 3 brokers are up", "cluster", "doctor", "--watch", "0")
 	cluster.Kill(1, 2)
 	c.brokers = c.brokers[2:]
+	described, _ := c.run(0, "cluster", "describe", "--timeout", "3s")
+	for id := 1; id <= 3; id++ {
+		row := regexp.MustCompile(fmt.Sprintf(`(?m)^%d\t.*\t(true|false)\t-\t-$`, id)).FindStringSubmatch(described)
+		if len(row) != 2 || (row[1] == "true") != (id == 3) {
+			t.Errorf("broker %d, with 1 and 2 gone: %q of\n%s", id, row, described)
+		}
+	}
 	out, _ := c.run(4, "cluster", "doctor", "--watch", "0", "--timeout", "3s")
 	if strings.Contains(out, "brokers are up\t") || strings.Contains(out, "are even") ||
 		!strings.Contains(out, "which brokers are up is not known") || !strings.Contains(out, "who elects the controller is not known") {
 		t.Errorf("two of three voters are gone:\n%s", out)
+	}
+}
+
+// Where a broker is down, it is not said that all is even.
+func TestDoctorWithABrokerDown(t *testing.T) {
+	cluster := strandlinetest.StartCluster(t, 3)
+	c := commands{t, cluster.Addrs()}
+	c.want("orders\t6\t3\t", "topic", "create", "orders", "--partitions", "6", "--durability", "strict")
+	c.want("ok\tleaders\tleaders are even: broker 1 has 2", "cluster", "doctor", "--watch", "0")
+	cluster.Kill(3)
+	out := ""
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(out, "broker 3 is down") && time.Now().Before(end); {
+		out, _ = c.run(0, "cluster", "doctor", "--watch", "0")
+	}
+	if strings.Contains(out, "ok\tleaders") ||
+		!strings.Contains(out, "note\tleaders\tleaders are even among the brokers that are up: broker 1 has 3, broker 2 has 3; broker 3 leads nothing while it is down") {
+		t.Errorf("with a broker down:\n%s", out)
 	}
 }
 

@@ -31,7 +31,13 @@ func (d *doctor) checkCluster(ctx context.Context, client *kgo.Client, m kadm.Me
 		return // Who leads is what was decided last.
 	}
 	d.checkVoters(q, len(m.Brokers))
-	d.checkLeaders(m)
+	var down []int32
+	for _, b := range brokers {
+		if b.IsFenced {
+			down = append(down, b.NodeID)
+		}
+	}
+	d.checkLeaders(m, down)
 }
 
 // checkBrokers looks for registered brokers that are down. Without a controller nobody
@@ -115,8 +121,9 @@ func (d *doctor) checkVoters(q *describedQuorum, brokers int) {
 	}
 }
 
-// checkLeaders looks whether some brokers lead far more than others.
-func (d *doctor) checkLeaders(m kadm.Metadata) {
+// checkLeaders looks whether some brokers lead far more than others. Those that are down
+// lead nothing, and the others what those led.
+func (d *doctor) checkLeaders(m kadm.Metadata, down []int32) {
 	leads, prefers, holds := map[int32]int{}, map[int32]int{}, map[int32]int{}
 	total, away := 0, 0
 	m.Topics.EachPartition(func(p kadm.PartitionDetail) {
@@ -151,6 +158,9 @@ func (d *doctor) checkLeaders(m kadm.Metadata) {
 	case uneven(leads, ids):
 		d.say(statusNote, "leaders", fmt.Sprintf("leaders are uneven for now, with %s led by another replica than they prefer: %s",
 			plural(away, "partition"), tally(leads, ids)), "They go back by themselves, or now: strandline cluster balance --leaders")
+	case len(down) > 0:
+		d.say(statusNote, "leaders", fmt.Sprintf("leaders are even among the brokers that are up: %s; broker %s leads nothing while it is down",
+			tally(leads, ids), numbers(down)), "")
 	default:
 		d.ok("leaders", "leaders are even: %s", tally(leads, ids))
 	}
