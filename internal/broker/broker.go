@@ -199,9 +199,7 @@ func (b *Broker) openQuorum() (err error) {
 	if err := b.joinQuorum(&o); err != nil {
 		return err
 	}
-	if b.quorum, err = quorum.Open(o); err == nil {
-		b.compareVoters()
-	}
+	b.quorum, err = quorum.Open(o)
 	return err
 }
 
@@ -343,6 +341,7 @@ func (b *Broker) boot(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	b.compareVoters()
 	meta := b.disk.Meta()
 	directory, err := kafka.ParseTopicID(meta.DirectoryID)
 	if err != nil {

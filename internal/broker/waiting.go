@@ -54,14 +54,19 @@ func (b *Broker) tellWait() {
 }
 
 // compareVoters says that the voters that this broker was started with are not those
-// that its metadata knows: a directory that has metadata goes by that.
+// that decide: a directory that has metadata goes by that. What it had at the start may
+// be old, so it is called when this broker knows what was decided. Voters that are not
+// named are no reason: who joins names any that it can ask.
 func (b *Broker) compareVoters() {
-	if b.cluster == nil || len(b.cluster.voters) == 0 {
+	if b.cluster == nil {
 		return
 	}
-	told, known := slices.Sorted(maps.Keys(b.cluster.voters)), b.quorum.Status().Voters
-	if len(known) > 0 && !slices.Equal(told, known) { // Who joins knows none.
-		b.log.Warn("the metadata in the data directory knows other voters than --voters: those that it knows count, and "+
-			"--voters says only where they are", "known", known, "told", told)
+	told, voters := slices.Sorted(maps.Keys(b.cluster.voters)), b.quorum.Status().Voters
+	others := slices.DeleteFunc(slices.Clone(told), func(id kafka.BrokerID) bool { return slices.Contains(voters, id) })
+	if len(others) == 0 {
+		return
 	}
+	b.log.Warn("--voters names brokers that have no vote. It counts at the very first start only, and says where the others "+
+		"are: to give votes, run strandline cluster add, and to take them, strandline cluster remove-voter",
+		"voters", voters, "told", told, "without_vote", others)
 }

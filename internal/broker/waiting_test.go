@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,7 +61,7 @@ func TestAStartSaysWhatItWaitsFor(t *testing.T) {
 			}
 			<-time.After(10 * time.Millisecond)
 		}
-		if told := v.log.with("knows other voters"); len(told) > 0 {
+		if told := v.log.with("have no vote"); len(told) > 0 {
 			t.Errorf("a new broker %d is told of others: %q", id, told)
 		}
 		v.end(t)
@@ -77,8 +78,11 @@ func TestVotersOfTheDirectoryCount(t *testing.T) {
 		case err := <-v.ended:
 			t.Fatal(err)
 		}
-		if told := v.log.with("knows other voters"); len(told) != voters/2 {
+		if told := v.log.with("have no vote"); len(told) != voters/2 {
 			t.Errorf("with %d voters: %q", voters, told)
+		} else if len(told) > 0 && (!strings.Contains(told[0], "voters=[1] told=\"[1 2 3]\" without_vote=\"[2 3]\"") ||
+			!strings.Contains(told[0], "strandline cluster add")) {
+			t.Errorf("it says %q", told[0])
 		}
 		v.end(t)
 	}
