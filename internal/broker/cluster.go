@@ -62,6 +62,7 @@ type cluster struct {
 	watermarks *commitlog.Watermarks
 	options    peer.Options
 	tls        *certs.Source // Nil without TLS between brokers.
+	twins      *twins
 
 	mu     sync.Mutex
 	shares []*peer.Pool // Of loops beside the first of a leader.
@@ -79,7 +80,7 @@ func (b *Broker) openCluster(ctx context.Context) error {
 			return err
 		}
 	}
-	c := &cluster{listener: listener, voters: map[kafka.BrokerID]string{}}
+	c := &cluster{listener: listener, voters: map[kafka.BrokerID]string{}, twins: newTwins(b.joined.Load)}
 	for _, v := range b.config.Voters {
 		c.voters[v.ID] = v.Address
 	}
@@ -159,8 +160,9 @@ func (b *Broker) joinQuorum(o *quorum.Options) error {
 	}
 	c.raft = peer.NewRaft(peer.RaftOptions{
 		Self: c.self, ClusterID: meta.ClusterID, Voters: c.voters,
-		Conn: c.options, OnDown: b.reportDown,
+		Conn: c.options, OnDown: b.reportDown, OnTwin: c.twins.told,
 	})
+	c.twins.check = c.raft.CheckSelf
 	o.Transport, o.Directory, o.Address = c.raft, c.self.Directory, c.self.Address
 	o.Hangs = b.diskHangs
 	o.OnLeader = func(l quorum.Leadership) { b.control.LeaderChanged(l.Leader, l.Term) }
@@ -270,6 +272,7 @@ func (b *Broker) runCluster(ctx context.Context, g *errgroup.Group) {
 		return
 	}
 	g.Go(func() error { return c.raft.Run(ctx) })
+	g.Go(func() error { return c.twins.run(ctx) })
 	g.Go(func() error { return b.control.Run(ctx) })
 	g.Go(func() error { return c.fetcher.Run(ctx) })
 	g.Go(func() error { return c.changes.Run(ctx) })

@@ -88,9 +88,10 @@ func (s *State) checkRegistration(req *kmsg.BrokerRegistrationRequest) kafka.Cod
 	case level > 0 && level < s.image.Level():
 		return kafka.ErrUnsupportedVersion
 	case known && s.rank(&old) == present && s.opt.Seen != nil &&
-		moved(&old, req.LogDirs):
-		// A process on the same directory replaces the last, since only one can hold
-		// it; on another, it may well run beside it.
+		(moved(&old, req.LogDirs) || elsewhere(&old, req.Listeners)):
+		// A process on the same directory and address replaces the last, since only one
+		// can hold them; on another, even if it has the same id because it is a copy, it
+		// may well run beside it.
 		return kafka.ErrDuplicateBrokerRegistration
 	}
 	return kafka.ErrNone
@@ -103,6 +104,14 @@ func moved(old *metadata.Broker, directories [][16]byte) bool {
 	}
 	return !slices.ContainsFunc(directories, func(id [16]byte) bool {
 		return slices.Contains(old.Directories, id)
+	})
+}
+
+// elsewhere says whether a broker comes back where other brokers did not find it before.
+func elsewhere(old *metadata.Broker, listeners []kmsg.BrokerRegistrationRequestListener) bool {
+	was, ok := old.Listener(metadata.ClusterListener)
+	return ok && slices.ContainsFunc(listeners, func(l kmsg.BrokerRegistrationRequestListener) bool {
+		return l.Name == was.Name && (l.Host != was.Host || int32(l.Port) != was.Port)
 	})
 }
 

@@ -115,6 +115,41 @@ func TestDuplicateRegistration(t *testing.T) {
 	}
 }
 
+// A copy of a broker's data directory, which has its id, is known by its address: beside the
+// broker it is refused, and only one that is started where it was replaces it at once.
+func TestRegistrationOfACopy(t *testing.T) {
+	w := newWorld(t, 2, nil)
+	processes := byte(0)
+	at := func(host string, port uint16) *kmsg.BrokerRegistrationRequest {
+		processes++
+		req := registration(2, -1)
+		req.LogDirs, req.IncarnationID = [][16]byte{{2}}, [16]byte{processes}
+		l := kmsg.NewBrokerRegistrationRequestListener()
+		l.Name, l.Host, l.Port = metadata.ClusterListener, host, port
+		req.Listeners = append(req.Listeners, l)
+		return req
+	}
+	for _, step := range []struct {
+		what string
+		req  *kmsg.BrokerRegistrationRequest
+		want kafka.Code
+	}{
+		{"at first", at("a", 9093), kafka.ErrNone},
+		{"at another host", at("b", 9093), kafka.ErrDuplicateBrokerRegistration},
+		{"at another port", at("a", 9193), kafka.ErrDuplicateBrokerRegistration},
+		{"after a crash", at("a", 9093), kafka.ErrNone},
+	} {
+		if resp := w.start(step.req); kafka.Code(resp.ErrorCode) != step.want {
+			t.Errorf("%s: %v, want %v", step.what, kafka.Code(resp.ErrorCode), step.want)
+		}
+		w.up(2)
+	}
+	w.fence(2)
+	if resp := w.start(at("b", 9093)); resp.ErrorCode != 0 {
+		t.Errorf("moved: %v", kafka.Code(resp.ErrorCode))
+	}
+}
+
 // dress2 gives broker 2 a data directory.
 func (w *world) dress2() {
 	b, _ := w.Image().Broker(2)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,8 @@ type cluster struct {
 	memory *netx.Memory
 	voters map[kafka.BrokerID]string // What every node is started with.
 	change func(*quorum.Options)
+	// listenAt is where the next node listens that others are told another address of.
+	listenAt string
 	// clusterIDs are those of nodes that belong to another cluster.
 	clusterIDs map[kafka.BrokerID]string
 
@@ -51,6 +54,7 @@ type node struct {
 	host    *host
 	cancel  context.CancelFunc
 	ended   chan error
+	twins   atomic.Int32 // How often it was told that it runs elsewhere.
 }
 
 // newCluster makes a cluster of the first count nodes as voters; none runs yet.
@@ -110,6 +114,7 @@ func (c *cluster) startAt(id kafka.BrokerID, address string) *node {
 			defer c.mu.Unlock()
 			c.downs[id] = append(c.downs[id], other)
 		},
+		OnTwin: func(error) { n.twins.Add(1) },
 	})
 	opt := quorum.Options{
 		FS: c.disks[id], Dir: "metadata", NodeID: id, Machine: n.machine, Transport: n.raft,
@@ -128,7 +133,7 @@ func (c *cluster) startAt(id kafka.BrokerID, address string) *node {
 	}
 	n.Quorum = q
 	n.raft.Attach(q)
-	n.host = listen(c.t, network, address, slog.New(slog.DiscardHandler), c.hearing(id, n.raft.API()))
+	n.host = listen(c.t, network, cmp.Or(c.listenAt, address), slog.New(slog.DiscardHandler), c.hearing(id, n.raft.API()))
 	ctx, cancel := context.WithCancel(context.Background())
 	n.cancel = cancel
 	// Both end with ctx; end waits for them.

@@ -104,7 +104,7 @@ func (e *UnsupportedError) Error() string {
 }
 
 // RefusedError says that a message of Raft is not taken, and why: it comes from
-// another cluster, or is for another node or another data directory.
+// another cluster, is for another node or another data directory, or its node runs twice.
 type RefusedError struct {
 	Code   kafka.Code
 	Reason string
@@ -116,5 +116,6 @@ func (e *RefusedError) Error() string { return e.Reason }
 // needsHelp reports whether somebody must do something about it, other than for a
 // node that starts or stops.
 func (e *RefusedError) needsHelp() bool {
-	return e.Code == kafka.ErrInconsistentClusterID || e.Code == kafka.ErrInvalidVoterKey
+	return e.Code == kafka.ErrInconsistentClusterID || e.Code == kafka.ErrInvalidVoterKey ||
+		e.Code == kafka.ErrDuplicateBrokerRegistration
 }

@@ -19,6 +19,7 @@ type listening struct{ Quorum }
 
 func (listening) Receive(context.Context, quorum.Member, *raftpb.Message) error { return nil }
 func (listening) Greeted(context.Context, quorum.Member, bool) error            { return nil }
+func (listening) Member(kafka.BrokerID) (m quorum.Member, known bool)           { return m, false }
 
 // FuzzRaftRequest gives arbitrary bytes to the row of the table that takes messages of
 // Raft: it takes or refuses them, without a panic.

@@ -258,6 +258,9 @@ func (o *outbound) send(ctx context.Context, conn *Conn, e *envelope, timeout ti
 		if refused.needsHelp() && o.raft.firstTime(o.id, answer.reason) {
 			o.raft.log.Warn("another node refuses messages of Raft", "broker", o.id, "error", refused)
 		}
+		if f := o.raft.opt.OnTwin; f != nil && refused.Code == kafka.ErrDuplicateBrokerRegistration {
+			f(refused)
+		}
 		return refused
 	}
 	if answer.leader != kafka.NoBroker && answer.leader != o.raft.opt.Self.ID {

@@ -51,6 +51,9 @@ type RaftOptions struct {
 	// OnDown, if set, is told that a node's process is gone: its host refuses a dial,
 	// or it closed a connection and is not there again at once. It must not block.
 	OnDown func(id kafka.BrokerID, err error)
+	// OnTwin, if set, is told each time that another node refuses this one because it
+	// hears of it elsewhere too, see quorum.TwinError. It must not block.
+	OnTwin func(err error)
 }
 
 // The defaults of RaftOptions.
@@ -75,6 +78,8 @@ type Raft struct {
 	waiting   []*outbound // Those that do not run yet.
 	// heard are the addresses that nodes told of themselves.
 	heard map[kafka.BrokerID]string
+	// own counts the greetings of this node that arrived here, see CheckSelf.
+	own uint64
 	// refused are those whose messages were refused, so that one line says so.
 	refused map[refusal]bool
 }
@@ -230,6 +235,12 @@ func (r *Raft) receive(ctx context.Context, body []byte) (greeting bool, err err
 	if err := r.check(e, clusterID); err != nil {
 		return false, r.refuse(e.from.ID, err)
 	}
+	if e.from.ID == r.opt.Self.ID {
+		r.mu.Lock()
+		r.own++
+		r.mu.Unlock()
+		return false, nil // It asks who is at its address; the quorum need not know.
+	}
 	if e.greeting {
 		if err := q.Greeted(ctx, e.from, e.fresh); err != nil {
 			return true, r.refuse(e.from.ID, err)
@@ -267,8 +278,12 @@ func (r *Raft) check(e *envelope, clusterID string) error {
 // refuse logs a refusal once and gives it the form of an answer.
 func (r *Raft) refuse(from kafka.BrokerID, err error) error {
 	var stranger *quorum.StrangerError
-	if errors.As(err, &stranger) {
+	var twin *quorum.TwinError
+	switch {
+	case errors.As(err, &stranger):
 		err = &RefusedError{kafka.ErrInvalidVoterKey, stranger.Error()}
+	case errors.As(err, &twin):
+		err = &RefusedError{kafka.ErrDuplicateBrokerRegistration, twin.Error()}
 	}
 	var refused *RefusedError
 	if !errors.As(err, &refused) {
@@ -301,12 +316,18 @@ func (r *Raft) hearOf(id kafka.BrokerID, address string) {
 	}
 }
 
-// hear notes that a node is there, and where.
+// hear notes that a node is there, and where. While another node leads, that one decides
+// where a member is: it hears of each all the time.
 func (r *Raft) hear(from quorum.Member) {
-	r.hearOf(from.ID, from.Address)
 	r.mu.Lock()
-	o := r.outbounds[from.ID]
+	o, q := r.outbounds[from.ID], r.quorum
 	r.mu.Unlock()
+	if m, known := q.Member(from.ID); known && m.Address != "" && m.Address != from.Address {
+		if leader := q.Status().Leader; leader != kafka.NoBroker && leader != r.opt.Self.ID && leader != from.ID {
+			return
+		}
+	}
+	r.hearOf(from.ID, from.Address)
 	if o != nil && o.pausing.Swap(false) {
 		o.conn.Hasten()
 	}

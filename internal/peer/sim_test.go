@@ -515,3 +515,42 @@ func TestStrangersAreRefused(t *testing.T) {
 		}
 	})
 }
+
+// A copy of a node's disk is started beside it, of the leader, a follower and a learner: it
+// is told so, gets nothing, and the node goes on as if it were not there.
+func TestCopiesAreRefused(t *testing.T) {
+	simulate(t, 3, nil, func(c *cluster) {
+		c.mustAdd("x")
+		c.start(3)
+		c.agree()
+		leader := c.active()
+		for _, id := range []kafka.BrokerID{leader.id, (leader.id + 1) % 3, 3} {
+			own := c.disks[id]
+			itself, term := c.nodes[id], leader.Status().Term
+			c.disks[id] = own.CrashClone(1, 100)
+			twin := c.startAt(id, ipOf(id)+":9193")
+			c.nodes[id] = itself
+			advance(5 * time.Second)
+			c.mustAdd(fmt.Sprint("beside the copy of ", id))
+			c.agree()
+			if s := leader.Status(); !s.Active || s.Term != term {
+				t.Errorf("with a copy of node %d there was an election: %+v", id, s)
+			}
+			if s := twin.Status(); s.Leader != kafka.NoBroker || s.LastIndex >= leader.Status().LastIndex || twin.twins.Load() < 3 {
+				t.Errorf("the copy of node %d was told %d times, and has %+v", id, twin.twins.Load(), s)
+			}
+			for _, n := range c.running() {
+				if a, _ := n.raft.Address(id); n.id != id && a != addressOf(id) || n.twins.Load() > 0 {
+					t.Errorf("node %d looks for node %d at %s, and was told of %d twins", n.id, id, a, n.twins.Load())
+				}
+			}
+			c.nodes[id] = twin
+			c.end(id)
+			c.nodes[id], c.disks[id] = itself, own
+		}
+		// The next leader finds them where they are.
+		c.kill(leader.id)
+		c.mustAdd("under another")
+		c.agree()
+	})
+}

@@ -27,8 +27,10 @@ type network struct {
 	cut   map[kafka.BrokerID]bool // Nodes nobody hears or reaches.
 	// directories are those of nodes that have one: messages name whom they are for.
 	directories map[kafka.BrokerID][16]byte
-	snaps       int  // Snapshots sent.
-	mute        bool // Entries are lost, votes arrive.
+	// addresses are where nodes are: nobody reaches one that it looks for elsewhere.
+	addresses map[kafka.BrokerID]string
+	snaps     int  // Snapshots sent.
+	mute      bool // Entries are lost, votes arrive.
 }
 
 // port is one node's transport: a queue and one sender, so that Send does not
@@ -109,7 +111,8 @@ func (p *port) deliver(ctx context.Context, m *raftpb.Message) {
 	self := p.net.nodes[p.from]
 	if reachable && self != nil {
 		known, _ := self.Member(to)
-		reachable = known.Directory == [16]byte{} || known.Directory == p.net.directories[to]
+		reachable = (known.Directory == [16]byte{} || known.Directory == p.net.directories[to]) &&
+			(known.Address == "" || known.Address == p.net.addresses[to])
 	}
 	if m.GetType() == raftpb.MsgSnap {
 		p.net.snaps++
@@ -142,7 +145,7 @@ func startCluster(t *testing.T, change func(*quorum.Options)) *cluster {
 	c := &cluster{
 		t: t, net: &network{
 			nodes: map[kafka.BrokerID]*node{}, cut: map[kafka.BrokerID]bool{},
-			directories: map[kafka.BrokerID][16]byte{},
+			directories: map[kafka.BrokerID][16]byte{}, addresses: map[kafka.BrokerID]string{},
 		},
 		disks: map[kafka.BrokerID]*memfs.FS{}, machines: map[kafka.BrokerID]*stagedList{},
 		change: change,
@@ -182,7 +185,7 @@ func (c *cluster) start(id kafka.BrokerID) {
 	go p.run(c.t.Context())
 	c.net.mu.Lock()
 	defer c.net.mu.Unlock()
-	c.net.nodes[id], c.net.directories[id] = n, opt.Directory
+	c.net.nodes[id], c.net.directories[id], c.net.addresses[id] = n, opt.Directory, opt.Address
 }
 
 // kill takes a node's power; what it had not synced is mostly gone.

@@ -136,6 +136,12 @@ func (q *Quorum) joining() bool {
 	return q.opt.Transport != nil && !belongs(q.conf, raftID(q.opt.NodeID))
 }
 
+// unheard says that this node follows without a vote and has heard of no leader: it may
+// have another address than the leader looks for it at, and asks nobody for votes.
+func (q *Quorum) unheard() bool {
+	return q.opt.Transport != nil && q.role.leader == raft.None && isLearner(q.conf, raftID(q.opt.NodeID))
+}
+
 // mayVote reports whether a request for a vote may be answered. Who has lost entries
 // that it had acknowledged votes for nobody: they may be committed on the strength of
 // that. Who joins votes for nobody before it holds a log, and who is founding for
@@ -151,10 +157,14 @@ func (q *Quorum) mayVote(m *raftpb.Message) bool {
 }
 
 // Greeted takes the greeting of a node that is founding, when fresh is set, or joining. A
-// *StrangerError says that the node is not the one that the quorum knows by this id.
+// *StrangerError says that the node is not the one that the quorum knows by this id, a
+// *TwinError that it is there twice.
 func (q *Quorum) Greeted(ctx context.Context, from Member, fresh bool) error {
-	stranger := q.check(from)
+	stranger := q.admit(from)
+	var twin *TwinError
 	switch {
+	case errors.As(stranger, &twin):
+		return stranger
 	case stranger == nil:
 		return q.push(ctx, inbound{greeting: true, fresh: fresh, from: from})
 	case !slices.Contains(q.Status().Learners, from.ID):
@@ -202,7 +212,7 @@ func (q *Quorum) greeted(from Member, fresh bool) {
 // tickOrGreet lets Raft's clock go on, and tells others of a node that founds or joins.
 func (q *Quorum) tickOrGreet() {
 	founding := q.founding()
-	if founding || q.joining() && q.ticks%joiningTicks == 0 {
+	if founding || (q.joining() || q.unheard()) && q.ticks%joiningTicks == 0 {
 		q.opt.Transport.Greet(founding)
 	}
 	q.ticks++

@@ -167,6 +167,8 @@ type Quorum struct {
 	status  atomic.Pointer[Status]
 	members atomic.Pointer[members] // As of the last entry applied.
 
+	sightings sightings
+
 	// --- the loop's own ---
 
 	node    *raft.RawNode

@@ -135,7 +135,7 @@ func plausibleEntries(m *raftpb.Message) error {
 
 // Receive takes a message from another node, which quorum owns from then on.
 // It waits while too many wait before it. A *StrangerError says that the node is not
-// the one that the quorum knows by this id.
+// the one that the quorum knows by this id, a *TwinError that it is there twice.
 func (q *Quorum) Receive(ctx context.Context, from Member, message *raftpb.Message) error {
 	t := message.GetType()
 	switch {
@@ -145,7 +145,7 @@ func (q *Quorum) Receive(ctx context.Context, from Member, message *raftpb.Messa
 		return fmt.Errorf("message from %d to %d came from node %d to node %d",
 			brokerID(message.GetFrom()), brokerID(message.GetTo()), from.ID, q.opt.NodeID)
 	}
-	if err := q.check(from); err != nil {
+	if err := q.admit(from); err != nil {
 		return err
 	}
 	return q.push(ctx, inbound{message: message, from: from})

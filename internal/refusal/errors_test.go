@@ -70,6 +70,7 @@ func errorCodes() map[string]struct {
 		"quorum.NotLeaderError":                 {&quorum.NotLeaderError{Leader: 2}, kafka.ErrNotController},
 		"quorum.MemberError":                    {&quorum.MemberError{Problem: quorum.NotMember}, kafka.ErrVoterNotFound},
 		"quorum.StrangerError":                  {&quorum.StrangerError{}, kafka.ErrInvalidVoterKey},
+		"quorum.TwinError":                      {&quorum.TwinError{}, kafka.ErrDuplicateBrokerRegistration},
 		"quorum.ErrStopped":                     {quorum.ErrStopped, kafka.ErrNotController},
 		"quorum.ErrEntryTooLarge":               {quorum.ErrEntryTooLarge, kafka.ErrInvalidRequest},
 		"quorum.CorruptionError":                {&quorum.CorruptionError{}, kafka.ErrKafkaStorageError},

@@ -117,6 +117,7 @@ func rarelyCode(err error) kafka.Code {
 		notLeader  *quorum.NotLeaderError
 		member     *quorum.MemberError
 		stranger   *quorum.StrangerError
+		twin       *quorum.TwinError
 		value      *config.ValueError
 		unexpected *commitlog.UnexpectedOffsetError
 		damage     = []any{
@@ -130,6 +131,8 @@ func rarelyCode(err error) kafka.Code {
 		return memberCode(member.Problem)
 	case errors.As(err, &stranger):
 		return kafka.ErrInvalidVoterKey
+	case errors.As(err, &twin):
+		return kafka.ErrDuplicateBrokerRegistration
 	case errors.Is(err, partition.ErrNotSettled), errors.Is(err, partition.ErrNotYet):
 		return kafka.ErrOffsetNotAvailable
 	case errors.Is(err, isr.ErrNotReplica):
