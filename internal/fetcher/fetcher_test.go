@@ -102,6 +102,40 @@ func TestOvertakenIsSentFirst(t *testing.T) {
 	})
 }
 
+// TestUnfencedFollowerIsLetIn: a follower comes back while it is fenced still, so that its
+// fetch does not bring it into the ISR, and waits for records. Once it is not fenced it
+// counts at once, and not with its next fetch: nothing may be acknowledged without it.
+func TestUnfencedFollowerIsLetIn(t *testing.T) {
+	replicated(t, 3, func(t *testing.T, w *world) {
+		w.create("orders", 3, 1, 2, 3)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+		fenced := func(yes bool) {
+			w.decide(&metadata.BrokerChanged{ID: 3, Epoch: 3, Fenced: yes})
+		}
+		fenced(true)
+		for i := range int32(3) {
+			w.change("orders", i, func(p *metadata.Partition) { p.ISR = []kafka.BrokerID{1, 2} })
+		}
+		for range 3 {
+			<-time.After(1100 * time.Millisecond) // The follower's fetches are parked, and it may be asked for.
+			if got := w.members("orders", 1); len(got) != 2 {
+				t.Fatalf("in sync while one is fenced: %v", got)
+			}
+			fenced(false)
+			<-time.After(20 * time.Millisecond)
+			for i := range int32(3) {
+				if got := w.members("orders", i); len(got) != 3 {
+					t.Errorf("in sync in partition %d, 20 ms after none is fenced: %v", i, got)
+				}
+			}
+			fenced(true)
+			for i := range int32(3) {
+				w.change("orders", i, func(p *metadata.Partition) { p.ISR = []kafka.BrokerID{1, 2} })
+			}
+		}
+	})
+}
+
 // TestFailover: a leader dies with records that nobody else has. The next one goes on
 // at once, and what was acknowledged is there; the old one comes back as a follower.
 func TestFailover(t *testing.T) {

@@ -197,6 +197,9 @@ func (l *Leader) InSync() int { return len(l.isr) }
 // Replicas returns how many replicas are assigned.
 func (l *Leader) Replicas() int { return len(l.replicas) }
 
+// IsReplica reports whether a broker is an assigned replica.
+func (l *Leader) IsReplica(id kafka.BrokerID) bool { return l.find(id) != nil }
+
 // SetMaxLag replaces replica.lag.time.max.ms.
 func (l *Leader) SetMaxLag(d time.Duration) { l.maxLag = d }
 

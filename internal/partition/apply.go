@@ -56,6 +56,20 @@ type Applier struct {
 
 // Apply follows a change of the image.
 func (a *Applier) Apply(d metadata.Delta) {
+	a.applyTopics(d)
+	if a.Alive == nil {
+		return
+	}
+	back := slices.DeleteFunc(slices.Clone(d.Brokers), func(id kafka.BrokerID) bool { return !a.Alive(id) })
+	if len(back) > 0 {
+		a.Table.All(func(p *Partition) bool {
+			p.mayLetIn(back)
+			return true
+		})
+	}
+}
+
+func (a *Applier) applyTopics(d metadata.Delta) {
 	if len(d.Topics) == 0 {
 		return
 	}

@@ -146,6 +146,28 @@ func (p *Partition) WantedISR() (WantedISR, bool) {
 	return WantedISR{p.leaderEpoch, *change}, true
 }
 
+// mayLetIn is told of brokers that are not fenced, as they may have been until now. Their
+// fetches may have come before and wait for records, and only a fetch brings a follower
+// into the ISR: so they are looked at again.
+func (p *Partition) mayLetIn(back []kafka.BrokerID) {
+	if p.isOutside(back) {
+		p.appended.wakeAll()
+	}
+}
+
+// isOutside reports whether this broker leads and one of the others is a replica outside
+// of the ISR.
+func (p *Partition) isOutside(others []kafka.BrokerID) bool {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	p.progress.mu.Lock()
+	defer p.progress.mu.Unlock()
+	l := p.progress.leader
+	return p.standing == leading && l != nil && slices.ContainsFunc(others, func(id kafka.BrokerID) bool {
+		return l.IsReplica(id) && !slices.Contains(l.ISR(), id)
+	})
+}
+
 // CheckLag looks for members of the ISR that have fallen behind, and reports
 // whether there may be any, now or later: the replica leads others.
 func (p *Partition) CheckLag(now time.Time) bool {
