@@ -54,7 +54,7 @@ func (c *errorCounts) note(key int16, code kafka.Code) {
 	c.rows[key].counts[i].Add(1)
 }
 
-// noteAll counts the codes in a response.
+// noteAll counts the codes in a response, and cuts its messages to a length that fits.
 func (c *errorCounts) noteAll(key int16, resp kmsg.Response) {
 	if c == nil || int(key) >= len(c.rows) || c.rows[key] == nil {
 		return // In tests of a memory alone.
@@ -95,11 +95,12 @@ func Name(key int16) string {
 	return strings.NewReplacer("ID", "Id", "ACL", "Acl").Replace(kmsg.NameForKey(key))
 }
 
-// errorFields says where in a message the error codes stand. It is made once
-// per type, so that an answer is not searched but only looked at.
+// errorFields says where in a message the error codes stand, and the words beside them. It
+// is made once per type, so that an answer is not searched but only looked at.
 type errorFields struct {
-	code int // The field ErrorCode, or -1.
-	subs []errorSub
+	code    int // The field ErrorCode, or -1.
+	message int // The field ErrorMessage, or -1.
+	subs    []errorSub
 }
 
 // errorSub is a field that holds error codes further down.
@@ -113,11 +114,15 @@ func errorFieldsOf(t reflect.Type) *errorFields {
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
-	f := &errorFields{code: -1}
+	f := &errorFields{code: -1, message: -1}
 	for i := range t.NumField() {
 		field := t.Field(i)
 		if field.Name == "ErrorCode" && field.Type.Kind() == reflect.Int16 {
 			f.code = i
+			continue
+		}
+		if field.Name == "ErrorMessage" && field.Type == reflect.TypeFor[*string]() {
+			f.message = i
 			continue
 		}
 		below := field.Type
@@ -134,8 +139,25 @@ func errorFieldsOf(t reflect.Type) *errorFields {
 	return f
 }
 
-// walk calls fn for each error code of a message.
+// maxMessage is as long as an error's message gets. It may quote what was asked, which may be
+// as long as any string of the protocol: with words around it, it would be none any more.
+const maxMessage = 4 << 10
+
+// shortened cuts an error's message to a length that fits.
+func shortened(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "..."
+}
+
+// walk calls fn for each error code of a message, and shortens the words beside them.
 func (f *errorFields) walk(v reflect.Value, fn func(kafka.Code)) {
+	if f.message >= 0 {
+		if message := v.Field(f.message); !message.IsNil() && message.Elem().Len() > maxMessage {
+			message.Set(reflect.ValueOf(ptr(shortened(message.Elem().String()))))
+		}
+	}
 	if f.code >= 0 {
 		fn(kafka.Code(v.Field(f.code).Int()))
 	}

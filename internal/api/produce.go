@@ -392,11 +392,11 @@ func (r *produceReply) appendResult(e *encoder, p *produced) {
 		if p.record >= 0 {
 			e.arrayLen(1)
 			e.int32(p.record)
-			e.nullableString(p.message)
+			e.nullableString(shortened(p.message))
 			e.noTags()
 		} else {
 			e.arrayLen(0)
 		}
-		e.nullableString(p.message)
+		e.nullableString(shortened(p.message))
 	}
 }

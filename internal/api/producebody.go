@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 	"unsafe"
@@ -155,6 +156,10 @@ func (b *bodyReader) nullableBytes() []byte {
 	return b.bytes(n)
 }
 
+// maxString is the longest string of the protocol. Compact ones could be longer on the wire,
+// but what is told of them in another version, or kept in a record, could not.
+const maxString = math.MaxInt16
+
 // nullableString reads a string; it is empty for null. It aliases the body.
 func (b *bodyReader) nullableString() string {
 	n := 0
@@ -165,6 +170,9 @@ func (b *bodyReader) nullableString() string {
 	}
 	if n <= 0 {
 		return ""
+	}
+	if n > maxString && b.err == nil {
+		b.src, b.err = nil, fmt.Errorf("it has a string of %d bytes: the protocol's limit is %d", n, maxString)
 	}
 	s := b.bytes(n)
 	return unsafe.String(unsafe.SliceData(s), len(s))
