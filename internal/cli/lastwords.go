@@ -87,12 +87,15 @@ func codeIn(outcome string) *kerr.Error {
 	return nil
 }
 
-// of returns what was last said of a partition, nil if it was no error.
+// of returns what was last said of a partition, nil if it was no error. A record that came
+// to none yet, with a negative number, waits for others, whichever have their reasons.
 func (w *lastWords) of(partition int32) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if e := w.said[partition]; e != nil {
-		return e
+	for p, e := range w.said {
+		if p == partition || partition < 0 {
+			return e
+		}
 	}
 	return nil
 }

@@ -20,6 +20,9 @@ func TestLastWords(t *testing.T) {
 			t.Errorf("partition %d: %v, want %v", partition, got, want)
 		}
 	}
+	if w.of(-1) == nil {
+		t.Error("nothing is said of a record that waits for others")
+	}
 	log("produced", "orders[0{20=>22}, 12{skipped@-1,4(REQUEST_TIMED_OUT: The request timed out.)}]")
 	if got := w.of(0); got != nil {
 		t.Errorf("after an acknowledgement: %v", got)
