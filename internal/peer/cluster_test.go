@@ -211,7 +211,11 @@ func (c *cluster) leads(id kafka.BrokerID, l quorum.Leadership) {
 }
 
 // end stops a process; its connections close.
-func (c *cluster) end(id kafka.BrokerID) {
+func (c *cluster) end(id kafka.BrokerID) { c.endAnd(id, func() {}) }
+
+// endAnd is end that does something when the process promises nothing any more and has not
+// closed its files.
+func (c *cluster) endAnd(id kafka.BrokerID, stopped func()) {
 	c.t.Helper()
 	c.mu.Lock()
 	n := c.nodes[id]
@@ -224,6 +228,7 @@ func (c *cluster) end(id kafka.BrokerID) {
 			c.t.Errorf("node %d ended with %v", id, err)
 		}
 	}
+	stopped()
 	if err := n.Close(); err != nil {
 		c.t.Errorf("close node %d: %v", id, err)
 	}
@@ -231,9 +236,8 @@ func (c *cluster) end(id kafka.BrokerID) {
 
 // kill ends a process as kill -9 does: what it wrote is there.
 func (c *cluster) kill(id kafka.BrokerID) {
-	disk := c.disks[id].CrashClone(1, 100)
-	c.end(id)
-	c.disks[id] = disk
+	disk := c.disks[id]
+	c.endAnd(id, func() { c.disks[id] = disk.CrashClone(1, 100) })
 }
 
 // losePower takes a node's power: most of what it had not synced is gone, and its

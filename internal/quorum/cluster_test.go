@@ -106,7 +106,7 @@ func (p *port) deliver(ctx context.Context, m *raftpb.Message) {
 	to := kafka.BrokerID(m.GetTo() - 1)
 	p.net.mu.Lock()
 	n := p.net.nodes[to]
-	reachable := n != nil && !p.net.cut[to] && !p.net.cut[p.from] &&
+	reachable := n != nil && p.net.nodes[p.from] != nil && !p.net.cut[to] && !p.net.cut[p.from] &&
 		(!p.net.mute || m.GetType() != raftpb.MsgApp)
 	self := p.net.nodes[p.from]
 	if reachable && self != nil {

@@ -7,6 +7,7 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
+	"go.etcd.io/raft/v3/tracker"
 
 	"github.com/strandline/strandline/internal/kafka"
 )
@@ -97,6 +98,10 @@ func (q *Quorum) plausible(m *raftpb.Message) error {
 		if !m.GetReject() && m.GetIndex() > last {
 			return fmt.Errorf("it acknowledges entry %d, and the last is %d", m.GetIndex(), last)
 		}
+		if match := q.match(m.GetFrom()); m.GetReject() && m.GetIndex() <= match {
+			// The library would send what comes next, be refused again, and so on without a pause.
+			return fmt.Errorf("it lacks entry %d, and has acknowledged entry %d", m.GetIndex(), match)
+		}
 	case raftpb.MsgApp:
 		return plausibleEntries(m)
 	case raftpb.MsgSnap:
@@ -113,6 +118,16 @@ func (q *Quorum) plausible(m *raftpb.Message) error {
 		return fmt.Errorf("nobody here says %s", m.GetType())
 	}
 	return nil
+}
+
+// match is the last entry that a follower has acknowledged; 0 where this node does not lead.
+func (q *Quorum) match(id uint64) (index uint64) {
+	q.node.WithProgress(func(other uint64, _ raft.ProgressType, p tracker.Progress) {
+		if other == id {
+			index = p.Match
+		}
+	})
+	return index
 }
 
 // plausibleEntries refuses entries that do not follow one another, and changes of
