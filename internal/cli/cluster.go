@@ -14,7 +14,7 @@ import (
 func newCluster(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "cluster", Short: "Describe, grow, shrink, balance and check a cluster"}
 	cmd.AddCommand(newClusterDescribe(a), newClusterDoctor(a), newClusterAdd(a), newClusterDrain(a), newClusterBalance(a),
-		newClusterRemoveVoter(a), newClusterUnregister(a))
+		newClusterRemoveVoter(a), newClusterUnregister(a), newClusterRecover(a))
 	return cmd
 }
 

@@ -36,6 +36,15 @@ func (s *scan) inspect(m Machine) error {
 	if err != nil {
 		return err
 	}
+	committed := hs.commit
+	if slices.Equal(s.snapshot.conf.GetVoters(), []uint64{s.node}) && !log.changesMembers() {
+		committed = log.last().index
+	}
+	return s.feed(m, log, committed)
+}
+
+// feed brings a machine to the state after an entry.
+func (s *scan) feed(m Machine, log *memoryLog, last uint64) error {
 	snap := s.snapshot
 	if snap.id != bootstrapID() {
 		if err := m.Restore(snap.data); err != nil {
@@ -45,13 +54,9 @@ func (s *scan) inspect(m Machine) error {
 	if !log.has(snap.id) {
 		return nil // The snapshot stands alone, see settle.
 	}
-	committed := hs.commit
-	if slices.Equal(snap.conf.GetVoters(), []uint64{s.node}) && !log.changesMembers() {
-		committed = log.last().index
-	}
 	for _, e := range log.entries {
 		index := e.GetIndex()
-		if index <= snap.id.index || index > committed || e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
+		if index <= snap.id.index || index > last || e.GetType() != raftpb.EntryNormal || len(e.GetData()) == 0 {
 			continue
 		}
 		if err := m.Apply(index, e.GetData()); err != nil {
