@@ -300,6 +300,29 @@ func TestThreeVotersReplicate(t *testing.T) {
 	})
 }
 
+// A follower that has everything is caught up for as long as it is heard of, also where
+// nothing is decided.
+func TestCaughtUpWhileIdle(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		c := startCluster(t, nil)
+		id, n := c.leader()
+		<-n.Ready()
+		mustAdd(t, n, "a")
+		c.agree()
+		advance(time.Minute)
+		d, err := n.Describe(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range d.Voters {
+			if behind := time.Since(r.LastCaughtUp); behind > time.Second {
+				t.Errorf("leader %d: node %d was caught up %v ago", id, r.ID, behind)
+			}
+		}
+		c.stop()
+	})
+}
+
 // A leader cut off steps down, fails what it had on its way, and takes over
 // the others' history.
 func TestLeaderCutOff(t *testing.T) {

@@ -74,6 +74,9 @@ func (q *Quorum) describe(now time.Time) Description {
 		} else {
 			c := q.contacts[r.ID]
 			r.LastContact, r.LastCaughtUp = c.at, c.caughtUp
+			if p.Match >= d.LastIndex {
+				r.LastCaughtUp = c.at // Where nothing is decided, it answers heartbeats only.
+			}
 		}
 		if isVoter(q.conf, id) {
 			d.Voters = append(d.Voters, r)
