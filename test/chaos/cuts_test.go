@@ -63,6 +63,26 @@ func cuts(links *harness.Links) []fault {
 	}
 }
 
+// clientPatience is longer than clients here wait for an answer.
+const clientPatience = 3 * time.Second
+
+// clientCuts are the ways of cutting a broker off from clients alone: it leads on, so that
+// they have to wait until that is over, which it is when begin returns. What they have sent
+// may have been done, and they are not told.
+func clientCuts(links *harness.Links) []fault {
+	alone := func(name string, from func(node int) (int, int)) fault {
+		return fault{name: name, end: func(int) {}, begin: func(node int) {
+			links.CutOneWay(from(node))
+			<-time.After(clientPatience)
+			links.Heal()
+		}}
+	}
+	return []fault{
+		alone("heard by no client", func(node int) (int, int) { return node, 0 }),
+		alone("deaf to clients", func(node int) (int, int) { return 0, node }),
+	}
+}
+
 // suffer has each fault happen to brokers in turn, and returns how long partitions were
 // without an acknowledgement.
 func suffer(t *testing.T, c *harness.Cluster, l *load, n int, faults []fault) (gaps []time.Duration) {
@@ -113,6 +133,8 @@ func TestClusterCuts(t *testing.T) {
 	links, c, l := startLinkedLoad(t, "cut")
 	faults := cuts(links)
 	gaps := suffer(t, c, l, rounds(t, len(faults)), faults)
+	alone := clientCuts(links)
+	suffer(t, c, l, rounds(t, len(alone)), alone)
 	l.end()
 	t.Logf("%d acknowledged records checked", l.verify())
 	c.Stop()

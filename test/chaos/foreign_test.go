@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -305,13 +306,12 @@ func TestForeignClients(t *testing.T) {
 			}
 		}
 	}
-	faults := append([]fault{
+	faults := slices.Concat([]fault{
 		{name: "killed", begin: func(node int) { c.Brokers[node-1].Kill() }, end: func(node int) { c.Brokers[node-1].Restart() }},
 		{name: "stopped by SIGSTOP", begin: stop(syscall.SIGSTOP), end: stop(syscall.SIGCONT)},
-	}, cuts(links)...)
+	}, cuts(links), clientCuts(links))
 	progress("before")
-	const few = 3 // All of them, and again, by STRANDLINE_CHAOS_ROUNDS: clients take their time.
-	for i := range rounds(t, few) {
+	for i := range rounds(t, len(faults)) {
 		f, node := faults[i%len(faults)], 1+i%3
 		if f.onlyController {
 			node = controller(t, c.Addrs())
