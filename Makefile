@@ -42,6 +42,18 @@ chaos:
 streams:
 	STRANDLINE_CHAOS_ROUNDS=20 $(GO) test -count=1 -timeout 30m -v -run '^TestStreams$$' ./test/chaos/
 
+# Simulations, from SEEDS seeds each that are drawn by lot. One that fails is in the name of its test,
+# and STRANDLINE_SEEDS has it run again.
+SEEDS ?= 100
+SIMULATED := ./internal/peer ./internal/controlplane ./internal/fetcher ./internal/coordinator ./internal/session
+.PHONY: simulate
+simulate:
+	first=$$(shuf -i 1000-4000000000 -n 1); STRANDLINE_SEEDS=$$first-$$((first + $(SEEDS) - 1)) $(GO) test -count=1 -timeout 60m \
+	-run '^(TestRandomFaults|TestRandomChangesOfVoters|TestFaultsOnAQuorum|TestFaults|TestLeadershipMovesUnderCommits|TestRandomLives)$$' \
+	$(SIMULATED)
+	$(GO) test ./internal/controller ./internal/isr -count=1 -timeout 60m \
+	-run '^(TestNoElectionLosesRecords|TestRandomRequests|TestHighWatermark)$$' -rapid.nofailfile -rapid.checks=$$(($(SEEDS) * 100))
+
 # Every fuzz target for FUZZTIME each.
 FUZZTIME ?= 10s
 .PHONY: fuzz

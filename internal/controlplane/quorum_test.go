@@ -21,6 +21,7 @@ import (
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/quorum"
 	"github.com/strandline/strandline/internal/vfs/memfs"
+	"github.com/strandline/strandline/test/seeds"
 )
 
 // sim is three brokers' control planes on quorums of their own, with disks and a
@@ -262,7 +263,7 @@ func (s *sim) settle() {
 // Kills, power failures, cuts and shutdowns in any order: the cluster comes back,
 // all know the same, and what was answered with a success is there.
 func TestFaultsOnAQuorum(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range seeds.Of(t, 10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSim(t)

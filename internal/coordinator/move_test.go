@@ -16,6 +16,7 @@ import (
 	"github.com/strandline/strandline/internal/coordinator/shard"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/record"
+	"github.com/strandline/strandline/test/seeds"
 )
 
 // successor deposes p and returns the partition as the next leader finds it: with
@@ -102,8 +103,10 @@ func (c *cluster) ask(
 // values are written. Whatever was acknowledged is never lost, and what was read
 // never goes back.
 func TestLeadershipMovesUnderCommits(t *testing.T) {
-	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) { moveUnderCommits(t, seed) })
+	for seed := range seeds.Of(t, 20) {
+		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { moveUnderCommits(t, seed) })
+		})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
+	"github.com/strandline/strandline/test/seeds"
 )
 
 // faults is a run of a cluster that is hurt at random while it is written to and read.
@@ -44,7 +45,7 @@ const faultTopic = "orders"
 // acknowledged or read is lost or changes its place, and in the end all replicas are the
 // same and in sync. Elections are from the ISR only.
 func TestFaults(t *testing.T) {
-	for seed := range uint64(16) {
+	for seed := range seeds.Of(t, 16) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			replicated(t, 3, func(t *testing.T, w *world) {
 				f := &faults{

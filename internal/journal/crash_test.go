@@ -14,6 +14,7 @@ import (
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/vfs/errorfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
+	"github.com/strandline/strandline/test/seeds"
 )
 
 // TestCrashAtEverySyncPoint runs writers against a journal on a disk in memory
@@ -31,7 +32,7 @@ func TestCrashAtEverySyncPoint(t *testing.T) {
 	if testing.Short() {
 		runs = 2
 	}
-	for seed := range uint64(runs) {
+	for seed := range seeds.Of(t, runs) {
 		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(memfs.New(), seed)

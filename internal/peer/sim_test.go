@@ -15,6 +15,7 @@ import (
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/peer"
 	"github.com/strandline/strandline/internal/quorum"
+	"github.com/strandline/strandline/test/seeds"
 )
 
 // smallLog makes snapshots and segments frequent.
@@ -255,7 +256,7 @@ func TestFollowerFarBehindGetsSnapshot(t *testing.T) {
 // Random faults under load, from a seed: nothing acknowledged is lost, all apply the
 // same, no term has two leaders.
 func TestRandomFaults(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range seeds.Of(t, 6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			count := 3 + int(seed%2)*2
 			simulate(t, count, smallLog, func(c *cluster) { c.torment(count, rand.New(rand.NewPCG(seed, 1))) })
@@ -315,7 +316,7 @@ func (c *cluster) torment(count int, random *rand.Rand) {
 
 // Voters come and go under load while nodes die and learners lose their disks.
 func TestRandomChangesOfVoters(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range seeds.Of(t, 6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			simulate(t, 3, smallLog, func(c *cluster) { c.churn(rand.New(rand.NewPCG(seed, 2))) })
 		})

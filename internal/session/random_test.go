@@ -14,6 +14,7 @@ import (
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/record"
 	"github.com/strandline/strandline/internal/session"
+	"github.com/strandline/strandline/test/seeds"
 )
 
 // ledger is who was given records of a partition in which generation.
@@ -82,7 +83,7 @@ func (w *world) peerFor(d time.Duration, strategy string, l *ledger) {
 // TestRandomLives: whatever comes and goes, a partition has one owner in a
 // generation, no record is given twice in a generation, and all are given.
 func TestRandomLives(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range seeds.Of(t, 30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			run(t, 0, func(t *testing.T, w *world) {
 				rng := rand.New(rand.NewPCG(seed, 1))
