@@ -36,6 +36,9 @@ type foreign struct {
 	mu    sync.Mutex
 	last  string // What it said last.
 	acked [foreignPartitions]int
+	// ackedTo and readTo are the highest offsets that it has an acknowledgement for, and that it
+	// has read.
+	ackedTo, readTo [foreignPartitions]int64
 }
 
 // foreignPartitions is how many partitions each client writes to.
@@ -103,11 +106,15 @@ func (f *foreign) follow(output io.Reader) {
 			f.history.Acked(history.Value(n[0]), history.Place{Partition: int32(n[1]), Offset: n[2]}, time.Now())
 			f.mu.Lock()
 			f.acked[n[1]]++
+			f.ackedTo[n[1]] = max(f.ackedTo[n[1]], n[2])
 			f.mu.Unlock()
 		case "stored":
 			f.history.Stored(history.Value(n[0]))
 		case "read":
 			f.history.Read(f.name, history.Place{Partition: int32(n[0]), Offset: n[1]}, history.Value(n[2]))
+			f.mu.Lock()
+			f.readTo[n[0]] = max(f.readTo[n[0]], n[1])
+			f.mu.Unlock()
 		case "assigned":
 			for p := range int32(foreignPartitions) {
 				f.history.Assigned(f.name, p)
@@ -129,23 +136,51 @@ func (f *foreign) ackedIn() [foreignPartitions]int {
 	return f.acked
 }
 
-// awaitMore waits until the client has n more acknowledgements for each partition.
+// reading returns up to where the client has acknowledgements, and has read.
+func (f *foreign) reading() (acked, read [foreignPartitions]int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ackedTo, f.readTo
+}
+
+// awaitMore waits until the client has n more acknowledgements for each partition, and has
+// read what was acknowledged.
 func (f *foreign) awaitMore(n int) {
 	f.t.Helper()
-	before, end := f.ackedIn(), time.Now().Add(90*time.Second)
-	for p := 0; p < foreignPartitions; {
-		if f.ackedIn()[p] >= before[p]+n {
-			p++
-			continue
+	before := f.ackedIn()
+	f.await(fmt.Sprint(n, " more acknowledgements for each partition"), func() bool {
+		now := f.ackedIn()
+		for p := range now {
+			if now[p] < before[p]+n {
+				return false
+			}
 		}
+		return true
+	})
+	acked, _ := f.reading()
+	f.await("its consumer reads what was acknowledged", func() bool {
+		_, read := f.reading()
+		for p := range read {
+			if read[p] < acked[p] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (f *foreign) await(what string, so func() bool) {
+	f.t.Helper()
+	for end := time.Now().Add(90 * time.Second); !so(); {
 		select {
 		case <-f.ended:
 			f.t.Fatalf("%s ended: %s", f.name, f.lastWords())
 		case <-time.After(5 * time.Millisecond):
 		}
 		if time.Now().After(end) {
-			f.t.Fatalf("%s: no %d more acknowledgements for partition %d within 90 s: there were %d of each partition, and are %d",
-				f.name, n, p, before, f.ackedIn())
+			acked, read := f.reading()
+			f.t.Fatalf("%s: not within 90 s: %s; %d are acknowledged of each partition, up to %d, and %d are read",
+				f.name, what, f.ackedIn(), acked, read)
 		}
 	}
 }
