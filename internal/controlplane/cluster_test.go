@@ -42,6 +42,7 @@ type node struct {
 	down    bool          // The process is gone.
 	hung    chan struct{} // Closed when it runs again; nil while it does.
 	lose    bool          // The next decision is made, and leadership lost.
+	late    bool          // What is decided does not reach it.
 	asked   int           // Decisions.
 	ill     atomic.Bool   // Its disk hangs.
 	full    atomic.Bool   // It is full.
@@ -122,7 +123,7 @@ func (n *node) join(clean bool) {
 
 // catchUp applies what a node has not. The cluster is locked.
 func (n *node) catchUp() {
-	for ; n.applied < len(n.log); n.applied++ {
+	for ; n.applied < len(n.log) && !n.late; n.applied++ {
 		if err := n.plane.Apply(uint64(n.applied+1), n.log[n.applied]); err != nil {
 			n.Error(err)
 		}

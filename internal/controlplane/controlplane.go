@@ -71,6 +71,7 @@ type ControlPlane struct {
 	// incarnation is this process's; nil before it registers with others.
 	incarnation atomic.Pointer[[16]byte]
 	applied     atomic.Int64 // Index of the last entry.
+	toldUpTo    atomic.Int64 // Index of the last entry that all who watch know.
 	// answered is when the active controller answered a heartbeat of this broker last; nil
 	// before it did.
 	answered atomic.Pointer[time.Time]
@@ -151,6 +152,14 @@ func (c *ControlPlane) BrokerConfig() *config.Broker { return c.broker.Load() }
 // Apply implements quorum.Machine.
 func (c *ControlPlane) Apply(index uint64, entry []byte) error {
 	c.applied.Store(int64(index))
+	if err := c.apply(index, entry); err != nil {
+		return err
+	}
+	c.toldUpTo.Store(int64(index))
+	return nil
+}
+
+func (c *ControlPlane) apply(index uint64, entry []byte) error {
 	if len(c.staged) > 0 {
 		next := c.staged[0]
 		if !bytes.Equal(next.entry, entry) {

@@ -113,7 +113,10 @@ func (c *ControlPlane) fence(ctx context.Context, controllerEpoch uint64) {
 	}
 	done, _, err := decide(ctx, c, "fence brokers", struct{}{},
 		func(s *controller.State, _ struct{}) (r result, records []metadata.Record) {
-			c.duty.with(controllerEpoch, func(l *controller.Liveness) { r.over = l.Overdue(time.Now()) })
+			c.duty.with(controllerEpoch, func(l *controller.Liveness) {
+				r.over = l.Overdue(time.Now())
+				c.duty.fencing = len(r.over) > 0
+			})
 			records = s.FenceBrokers(r.over)
 			r.partitions = moved(records)
 			for _, record := range records {
@@ -123,6 +126,7 @@ func (c *ControlPlane) fence(ctx context.Context, controllerEpoch uint64) {
 			}
 			return r, records
 		})
+	c.duty.with(controllerEpoch, func(*controller.Liveness) { c.duty.fencing = false })
 	if err != nil {
 		c.log.Warn("brokers are not fenced", "error", err)
 		return

@@ -56,6 +56,9 @@ type duty struct {
 	live            *controller.Liveness // Nil before this node first leads.
 	// previous led before.
 	previous kafka.BrokerID
+	// fencing says that it was looked who has failed, and that what follows is not in effect
+	// yet: who is heard of meanwhile is to be answered after it.
+	fencing bool
 	// refused has when connections to a broker were refused, the last two times.
 	refused map[kafka.BrokerID][controller.Refusals]time.Time
 	// news wakes whoever looks after sessions.
@@ -104,7 +107,7 @@ func (c *ControlPlane) takeOver() {
 		}
 	}
 	p := c.patience()
-	d.controllerEpoch, d.live = elected.controllerEpoch, controller.NewLiveness(p, brokers, now)
+	d.controllerEpoch, d.live, d.fencing = elected.controllerEpoch, controller.NewLiveness(p, brokers, now), false
 	if d.previous != c.controller.Self {
 		d.live.Down(d.previous, now)
 	}
@@ -132,11 +135,15 @@ func (c *ControlPlane) seen(id kafka.BrokerID) bool {
 	return c.duty.live != nil && c.duty.live.Seen(id)
 }
 
-// heard says that a broker's process was heard of.
+// heard says that a broker's process was heard of. It returns false if it can't be answered
+// by what is in effect.
 func (c *ControlPlane) heard(id kafka.BrokerID, epoch kafka.BrokerEpoch) bool {
-	return c.duty.with(c.leadership.Load().controllerEpoch, func(l *controller.Liveness) {
+	fencing := false
+	ok := c.duty.with(c.leadership.Load().controllerEpoch, func(l *controller.Liveness) {
 		l.Heartbeat(id, epoch, time.Now())
+		fencing = c.duty.fencing
 	})
+	return ok && !fencing
 }
 
 // ReportDown says that the connection to another broker was closed by it, or, with

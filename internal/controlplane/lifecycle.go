@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -35,12 +36,18 @@ type Lifecycle struct {
 
 	begun  time.Time
 	leased atomic.Int64 // Until when: nanoseconds since begun.
+	// promised is the lease that begins when this broker knows what the controller knew.
+	promised atomic.Pointer[lease]
 
 	// held is a lock for the time of a heartbeat, and leaving is behind it. It can be
 	// waited for with a context.
 	held    chan struct{}
 	leaving bool
 }
+
+// lease is a lease that holds until some time, in nanoseconds since begun, for who knows the
+// metadata up to an index.
+type lease struct{ until, upTo int64 }
 
 // NewLifecycle returns the lifecycle of this process.
 func (c *ControlPlane) NewLifecycle(r Registration) *Lifecycle {
@@ -70,6 +77,10 @@ func (c *ControlPlane) Hangs() bool { return c.hung.Load() }
 // one that is elected anew is impatient with the node that led before: the shorter of the
 // two counts, from when the last answered heartbeat was sent, on this broker's clock.
 //
+// A broker that was silent for longer, was replaced and is heard of again may be answered
+// before the metadata reaches it that says so. So an answer tells up to where the controller
+// knew the metadata, and the lease begins when this broker has acted on them.
+//
 // The active controller answers itself, also when the others have elected another. As
 // that has heard from some of them, this one has not heard from all.
 //
@@ -83,6 +94,9 @@ func (l *Lifecycle) Leased() bool {
 	case l.fenced.Load():
 		return false
 	case !c.leads():
+		if p := l.promised.Load(); p != nil && c.toldUpTo.Load() >= p.upTo {
+			return time.Since(l.begun) < time.Duration(p.until)
+		}
 		return time.Since(l.begun) < time.Duration(l.leased.Load())
 	}
 	heard := false
@@ -273,7 +287,7 @@ func (l *Lifecycle) beat(ctx context.Context) error {
 	case kafka.ErrNone:
 		l.plane.answered.Store(new(time.Now()))
 		if !led && !l.plane.leads() { // Its own answer says nothing.
-			l.leased.Store(int64(until))
+			l.promise(lease{int64(until), upToOf(resp)})
 		}
 		if l.fenced.Swap(resp.IsFenced) != resp.IsFenced {
 			l.plane.log.Info("the controller has decided about this broker", "fenced", resp.IsFenced)
@@ -291,6 +305,32 @@ func (l *Lifecycle) beat(ctx context.Context) error {
 	default:
 		return &kafka.Error{Code: code, Message: "heartbeat refused"}
 	}
+}
+
+// promise notes a lease; one that was promised before and has begun goes on until it ends.
+func (l *Lifecycle) promise(next lease) {
+	if p := l.promised.Load(); p != nil && l.plane.toldUpTo.Load() >= p.upTo {
+		l.leased.Store(p.until)
+	}
+	l.promised.Store(&next)
+}
+
+// upToTag is a tagged field of ours in the answer to a heartbeat: up to where the controller
+// knew the metadata.
+const upToTag = 10_000
+
+func (c *ControlPlane) tellUpTo(resp *kmsg.BrokerHeartbeatResponse) {
+	resp.UnknownTags.Set(upToTag, binary.BigEndian.AppendUint64(nil, uint64(c.toldUpTo.Load())))
+}
+
+// upToOf returns what tellUpTo told, 0 if nobody did.
+func upToOf(resp *kmsg.BrokerHeartbeatResponse) (upTo int64) {
+	resp.UnknownTags.Each(func(tag uint32, value []byte) {
+		if tag == upToTag && len(value) == 8 {
+			upTo = int64(binary.BigEndian.Uint64(value))
+		}
+	})
+	return upTo
 }
 
 func (l *Lifecycle) heartbeat(ctx context.Context, shutdown bool) (*kmsg.BrokerHeartbeatResponse, error) {

@@ -523,3 +523,46 @@ func TestLifecycleOfALoneNode(t *testing.T) {
 		}
 	})
 }
+
+// A broker that was silent for so long that others lead in its place, and that is heard of
+// again before it has learned that, holds no lease until it has.
+func TestLeaseOfWhoWasReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3)
+		n := c.nodes[2]
+		n.replicated("a", 30)
+		pass(time.Second)
+		if !n.life.Leased() {
+			t.Error("a broker that is heard of holds no lease")
+		}
+		c.mu.Lock()
+		n.late = true
+		c.mu.Unlock()
+		n.hang()
+		pass(20 * time.Second)
+		if n.life.Leased() || leaders(c.nodes[1].plane.Image())[2] > 0 {
+			t.Fatalf("leased %v, leaders %v", n.life.Leased(), leaders(c.nodes[1].plane.Image()))
+		}
+		n.wake()
+		for range 20 {
+			pass(200 * time.Millisecond)
+			if n.life.Leased() {
+				t.Fatal("a broker that was replaced, and does not know it, holds a lease")
+			}
+		}
+		if !slices.Equal(serves(c.nodes[1].plane.Image()), []kafka.BrokerID{1, 2, 3}) {
+			t.Errorf("serving: %v", serves(c.nodes[1].plane.Image()))
+		}
+		c.mu.Lock()
+		n.late = false
+		n.catchUp()
+		c.mu.Unlock()
+		if !n.life.Leased() {
+			t.Error("a broker that knows what the controller knew holds no lease")
+		}
+		pass(time.Second)
+		if !n.life.Leased() {
+			t.Error("the lease does not go on")
+		}
+	})
+}

@@ -359,10 +359,14 @@ func (c *ControlPlane) heartbeat() decision[*kmsg.BrokerHeartbeatRequest, *kmsg.
 		routine: func(req *kmsg.BrokerHeartbeatRequest) (*kmsg.BrokerHeartbeatResponse, bool) {
 			resp := controller.IsRoutine(c.Image(), req)
 			ok := resp != nil && c.heard(kafka.BrokerID(req.BrokerID), kafka.BrokerEpoch(req.BrokerEpoch))
+			if ok {
+				c.tellUpTo(resp) // After the image was looked at: it is no newer.
+			}
 			return resp, ok
 		},
 		decided: func(req *kmsg.BrokerHeartbeatRequest, resp *kmsg.BrokerHeartbeatResponse) {
 			if resp.ErrorCode == 0 {
+				c.tellUpTo(resp)
 				c.heard(kafka.BrokerID(req.BrokerID), kafka.BrokerEpoch(req.BrokerEpoch))
 			}
 		},
