@@ -151,8 +151,8 @@ func (s *Shard) MarkersWritten(
 ) {
 	fx.Subject = order.ID
 	t := s.transactions[order.ID]
-	if t == nil || !t.state.ending() || t.producerID != order.ProducerID || t.epoch != order.ProducerEpoch {
-		return // Of a transaction that was completed since.
+	if t == nil || !t.state.ending() || t.lastAppended != order.Decision {
+		return // Of a transaction that was completed since; the next may have the same epoch.
 	}
 	t.unmarked = without(t.unmarked, done)
 	switch {
