@@ -106,6 +106,44 @@ func TestStableFollowsReplication(t *testing.T) {
 	c.same(1, 2, 3)
 }
 
+// TestMarkerAtTheHighWatermark: a high watermark that has reached a marker has not passed it.
+func TestMarkerAtTheHighWatermark(t *testing.T) {
+	c := newCluster(t, 1, 2)
+	c.produce(1, "a")
+	c.inTxn(1, c.verify(1, 0), txnBatch(t, 0, 0, "b", "c"))
+	c.fetch(2)
+	c.produce(1, "d")
+	fetchOnce := func() { // Acknowledges what was fetched before.
+		t.Helper()
+		p := c.at(2)
+		r, err := c.ask(2, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := r.Chunk.AppendTo(nil)
+		r.Chunk.Release()
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, _ := p.Following()
+		if _, err := p.AppendAsFollower(f.LeaderEpoch, partition.Fetched{
+			Batches: batches(t, data), HighWatermark: r.HighWatermark, LogStartOffset: r.LogStartOffset,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		c.synced(2)
+	}
+	fetchOnce()
+	c.watermark(1, 3)
+	c.mark(1, abort(0))
+	fetchOnce()
+	c.watermark(1, 4)
+	c.stable(1, 1)
+	fetchOnce()
+	c.watermark(1, 5)
+	c.stable(1, 5)
+}
+
 // TestTransactionAcrossLeaders: the next leader knows what is open and goes on with
 // it; what was verified under the old one does not count.
 func TestTransactionAcrossLeaders(t *testing.T) {

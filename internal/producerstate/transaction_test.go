@@ -79,7 +79,8 @@ func TestMarkersOfForgottenProducers(t *testing.T) {
 	}
 }
 
-// TestNotInTransaction: while a transaction is open, its producer writes nothing beside it.
+// TestNotInTransaction: while a transaction is open, its producer writes nothing beside it,
+// nor of the next.
 func TestNotInTransaction(t *testing.T) {
 	table := producerstate.New(producerstate.Options{})
 	table.Update(inTxn(0, 10), 0)
@@ -88,6 +89,11 @@ func TestNotInTransaction(t *testing.T) {
 	var state *producerstate.TransactionStateError
 	if _, err := table.Check(beside); !errors.As(err, &state) {
 		t.Errorf("a batch beside the open transaction: %v", err)
+	}
+	next := inTxn(0, 11)
+	next.ProducerEpoch, next.Verified, next.VerifiedAt = 1, true, 11
+	if _, err := table.Check(next); !errors.As(err, &state) {
+		t.Errorf("a batch of the next epoch, before the marker of the last: %v", err)
 	}
 	table.EndTransaction(producerstate.Marker{ProducerID: 7, Offset: 11}, 0)
 	if _, err := table.Check(beside); err != nil {
