@@ -266,11 +266,13 @@ func (r *produceReply) Done() bool {
 }
 
 // isStranded reports whether the request waits in vain for a partition that others have
-// too: on a disk that hangs; or on a broker that is cut off, where it has waited for as
-// long as it takes the cluster to have others lead, and this broker is out of touch with
-// the active controller. A client that is answered in time stays here, as far as it has no
-// connection to others: all it is told of is a broker that believes to lead. (What the
-// replicas take while the quorum is lost is acknowledged as ever.)
+// too: on a disk that hangs; or on a broker that is out of touch with the active
+// controller, where it has waited for as long as it takes the cluster to have others lead,
+// or the replicas do not say that they follow it still: a request that comes again after
+// its time was up does not begin to wait anew. A client that is answered in time stays
+// here, as far as it has no connection to others: all it is told of is a broker that
+// believes to lead. (What the replicas take while the quorum is lost is acknowledged as
+// ever.)
 func (r *produceReply) isStranded(p *partition.Partition) bool {
 	s := r.handler.s
 	switch {
@@ -279,9 +281,10 @@ func (r *produceReply) isStranded(p *partition.Partition) bool {
 		r.stranded = true
 	case s.OutOfTouch != nil && s.OutOfTouch():
 		now := s.Now()
-		p.Doubt(now) // What comes after this is refused by what the replicas say: see doubt.go.
-		waited := now.Sub(r.deadline.Add(-r.timeout))
-		r.stranded = r.stranded || waited >= min(r.timeout, s.Broker().SessionTimeout)
+		// What comes after this is refused by what the replicas say, too: see doubt.go.
+		waited, unanswered := now.Sub(r.deadline.Add(-r.timeout)), p.Doubt(now)
+		r.stranded = r.stranded || waited >= min(r.timeout, s.Broker().SessionTimeout) ||
+			unanswered >= partition.ConfirmTimeout
 	}
 	return r.stranded
 }

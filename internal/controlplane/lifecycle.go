@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,9 +64,15 @@ func (l *Lifecycle) Fenced() bool { return l.fenced.Load() }
 // OutOfTouch reports whether this node has not heard of the active controller for so long
 // that the controller, if there is one, holds its broker for failed and has others lead.
 // It is so on a broker that is cut off from the others, and on all when the quorum is lost.
-func (c *ControlPlane) OutOfTouch() bool {
-	answered := c.answered.Load()
-	return answered != nil && !c.leads() && time.Since(*answered) > c.BrokerConfig().SessionTimeout
+func (c *ControlPlane) OutOfTouch() bool { return c.inTouchFor() <= 0 }
+
+// inTouchFor returns for how long this node may still hear nothing until it is OutOfTouch.
+func (c *ControlPlane) inTouchFor() time.Duration {
+	answered, session := c.answered.Load(), c.BrokerConfig().SessionTimeout
+	if answered == nil || c.leads() {
+		return session
+	}
+	return session - time.Since(*answered)
 }
 
 // Hangs reports whether this broker has found its disk to hang, so that it asks to be
@@ -99,7 +106,12 @@ func (l *Lifecycle) Leased() bool {
 		}
 		return time.Since(l.begun) < time.Duration(l.leased.Load())
 	}
-	heard := false
+	return c.hearsAll()
+}
+
+// hearsAll reports whether the active controller, which this node is, has heard of all
+// brokers a moment ago.
+func (c *ControlPlane) hearsAll() (heard bool) {
 	c.duty.with(c.leadership.Load().controllerEpoch, func(live *controller.Liveness) {
 		heard = live.AllHeard(time.Now().Add(-c.patience().Grace))
 	})
@@ -203,14 +215,18 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel()
+	if c.stranded != nil {
+		watching.Go(func() { c.watchTouch(ctx) }) // Ends with ctx.
+	}
 	pause := firstPause
 	for ctx.Err() == nil {
 		_, changed := c.leader()
 		published, urgent := c.published.wait(), c.urgent.wait()
 		err := l.beat(ctx)
-		if c.OutOfTouch() && c.stranded != nil {
-			c.stranded()
-		}
 		var replaced *replacedError
 		wait := c.BrokerConfig().HeartbeatInterval
 		switch {
@@ -239,6 +255,24 @@ func (l *Lifecycle) Run(ctx context.Context) error {
 		timer.Stop()
 	}
 	return nil
+}
+
+// strandedTick is how often those who may wait in vain are told to look, while this node is
+// OutOfTouch.
+const strandedTick = 100 * time.Millisecond
+
+// watchTouch tells them until ctx ends. A heartbeat that nobody answers takes too long to
+// do it behind.
+func (c *ControlPlane) watchTouch(ctx context.Context) {
+	for ctx.Err() == nil {
+		_, changed := c.leader()
+		wait := c.inTouchFor()
+		if wait <= 0 {
+			c.stranded()
+			wait = strandedTick
+		}
+		_ = c.pause(ctx, changed, wait)
+	}
 }
 
 // Urge has the next heartbeat sent at once: what Hangs or Full report has changed, and the
@@ -285,9 +319,12 @@ func (l *Lifecycle) beat(ctx context.Context) error {
 	}
 	switch code := kafka.Code(resp.ErrorCode); code {
 	case kafka.ErrNone:
-		l.plane.answered.Store(new(time.Now()))
-		if !led && !l.plane.leads() { // Its own answer says nothing.
+		own := led || l.plane.leads() // Its own answer says nothing.
+		if !own {
 			l.promise(lease{int64(until), upToOf(resp)})
+		}
+		if !own || l.plane.hearsAll() {
+			l.plane.answered.Store(new(time.Now()))
 		}
 		if l.fenced.Swap(resp.IsFenced) != resp.IsFenced {
 			l.plane.log.Info("the controller has decided about this broker", "fenced", resp.IsFenced)

@@ -389,7 +389,13 @@ func TestOutOfTouch(t *testing.T) {
 		active, _ := s.nodes[1].plane.ActiveController()
 		for _, id := range []kafka.BrokerID{active%3 + 1, active} {
 			s.setCut(id, true)
-			for range 5 {
+			<-time.After(2100 * time.Millisecond) // A session, and what the last heartbeat took.
+			before := s.nodes[id].stranded.Load()
+			<-time.After(time.Second)
+			if told := s.nodes[id].stranded.Load() - before; told < 9 {
+				t.Errorf("broker %d was cut off for 2 s, and those who wait were told %d times in a second", id, told)
+			}
+			for range 2 {
 				<-time.After(time.Second)
 				for other, n := range s.nodes {
 					if other != id && n.plane.OutOfTouch() {
