@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/fetcher"
 	"github.com/strandline/strandline/internal/kafka"
@@ -273,6 +276,39 @@ func TestTooFarBehind(t *testing.T) {
 		w.same("orders", 0, 1, 2)
 		if got := w.at(2, "orders", 0).Log().LogStartOffset(); got != 4 {
 			t.Errorf("the follower's log starts at %d", got)
+		}
+	})
+}
+
+// TestNoSuchOffset: a leader that says that it lacks what comes next, though its log begins
+// before that, is not believed: the follower throws nothing away, and asks again.
+func TestNoSuchOffset(t *testing.T) {
+	replicated(t, 2, func(t *testing.T, w *world) {
+		var denies atomic.Bool
+		w.edit = func(resp kmsg.Response) {
+			fetched, ok := resp.(*kmsg.FetchResponse)
+			if !ok || !denies.Load() {
+				return
+			}
+			for _, rt := range fetched.Topics {
+				for i := range rt.Partitions {
+					p := &rt.Partitions[i]
+					p.ErrorCode, p.LogStartOffset, p.RecordBatches = int16(kafka.ErrOffsetOutOfRange), 0, nil
+				}
+			}
+		}
+		w.create("orders", 1, 1, 2)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a", "b"))
+		denies.Store(true)
+		w.produce(1, "orders", 0, "c")
+		<-time.After(2 * time.Second)
+		if log := w.at(2, "orders", 0).Log(); log.LogStartOffset() != 0 || log.LogEndOffset() != 2 {
+			t.Errorf("the follower's log begins at %d and ends at %d, want 0 and 2", log.LogStartOffset(), log.LogEndOffset())
+		}
+		denies.Store(false)
+		w.same("orders", 0, 1, 2)
+		if text := w.log.String(); !strings.Contains(text, "it has no such offset") {
+			t.Errorf("the log says:\n%s", text)
 		}
 	})
 }

@@ -19,6 +19,7 @@ type link struct {
 	network netx.Network
 	addr    func() string
 	before  func() // Called before each request is sent; may be nil.
+	edit    func(kmsg.Response) // Changes answers; nil for as they are.
 
 	mu   sync.Mutex
 	conn *linkConn
@@ -54,6 +55,9 @@ func (l *link) Send(ctx context.Context, req kmsg.Request) (func(context.Context
 	return func(ctx context.Context) (kmsg.Response, error) {
 		select {
 		case <-call.done:
+			if call.err == nil && l.edit != nil {
+				l.edit(call.resp)
+			}
 			return call.resp, call.err
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -46,6 +46,7 @@ type world struct {
 	topic    partition.Settings // Of every topic.
 	throttle int64              // Bytes a second.
 	wrap     func(kafka.BrokerID, *memfs.FS) vfs.FS
+	edit     func(kmsg.Response) // Changes what brokers answer followers.
 
 	mu    sync.Mutex // Of decisions.
 	state *controller.State
@@ -281,6 +282,7 @@ func (n *node) to(id, name kafka.BrokerID) fetcher.Requester {
 	if n.links[name] == nil {
 		n.links[name] = &link{
 			network: n.w.network.Host(host(n.id)),
+			edit:    n.w.edit,
 			addr: func() string {
 				n.w.mu.Lock()
 				defer n.w.mu.Unlock()
