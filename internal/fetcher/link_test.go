@@ -18,7 +18,7 @@ import (
 type link struct {
 	network netx.Network
 	addr    func() string
-	before  func() // Called before each request is sent; may be nil.
+	before  func()              // Called before each request is sent; may be nil.
 	edit    func(kmsg.Response) // Changes answers; nil for as they are.
 
 	mu   sync.Mutex

@@ -1,9 +1,12 @@
 package quorum_test
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/quorum"
@@ -46,6 +49,35 @@ func TestNobodyJoinsALoneNode(t *testing.T) {
 		}
 		n.stop(t)
 	}
+}
+
+// Nobody joins whom the others could not keep: what all have agreed on ends all when it is
+// applied, and again at each start.
+func TestNobodyJoinsWithALongAddress(t *testing.T) {
+	disk := memfs.New()
+	opt := options(disk, &list{})
+	opt.Transport = silent{}
+	n := start(t, opt)
+	<-n.Ready()
+	long := quorum.Member{ID: 2, Directory: [16]byte{9}, Address: strings.Repeat("a", 1025)}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, other := range []quorum.Member{long, {ID: -2, Address: "127.0.0.1:1"}} {
+		for what, err := range map[string]error{
+			"voter": n.AddVoter(ctx, other), "learner": n.AddLearner(ctx, other), "greeting": n.Greeted(ctx, other, false),
+		} {
+			if member := new(quorum.MemberError); !errors.As(err, &member) || member.Error() == "" {
+				t.Errorf("%s %d: %v", what, other.ID, err)
+			}
+		}
+	}
+	mustAdd(t, n, "x")
+	long.Address = long.Address[1:]
+	if err := n.AddLearner(ctx, long); err != nil {
+		t.Error(err)
+	}
+	mustAdd(t, n, "y")
+	n.stop(t)
 }
 
 // A node with a learner that is started without a way to others goes on alone.

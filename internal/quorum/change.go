@@ -40,7 +40,7 @@ const maxWishes = 64
 // AddLearner makes a node follow without a vote. Nodes that ask to join become
 // learners by themselves.
 func (q *Quorum) AddLearner(ctx context.Context, m Member) error {
-	if err := q.canAdd(m.ID); err != nil {
+	if err := q.canAdd(m); err != nil {
 		return err
 	}
 	return q.wish(ctx, func() (*raftpb.ConfChangeV2, bool, error) {
@@ -56,12 +56,12 @@ func (q *Quorum) AddLearner(ctx context.Context, m Member) error {
 
 // canAdd refuses a node that no message could be sent to: the library would make it a
 // member all the same.
-func (q *Quorum) canAdd(id kafka.BrokerID) error {
-	switch {
-	case id < 0:
-		return &MemberError{ID: id, Problem: Nameless}
-	case q.opt.Transport == nil:
-		return &MemberError{ID: id, Problem: Unreachable}
+func (q *Quorum) canAdd(m Member) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	if q.opt.Transport == nil {
+		return &MemberError{ID: m.ID, Problem: Unreachable}
 	}
 	return nil
 }
@@ -70,7 +70,7 @@ func (q *Quorum) canAdd(id kafka.BrokerID) error {
 // learner if it is none. It returns when its vote counts. A member's address may be
 // left out.
 func (q *Quorum) AddVoter(ctx context.Context, m Member) error {
-	if err := q.canAdd(m.ID); err != nil {
+	if err := q.canAdd(m); err != nil {
 		return err
 	}
 	id := raftID(m.ID)
@@ -230,6 +230,24 @@ func changeIn(e *raftpb.Entry) (raftpb.ConfChangeI, error) {
 	return nil, fmt.Errorf("type %d is not known to this build", e.GetType())
 }
 
+// checkChange refuses what applyChange would fail for, at every node and at each start.
+func checkChange(change raftpb.ConfChangeI) error {
+	c := change.AsV2()
+	for _, one := range c.GetChanges() {
+		id := one.GetNodeId()
+		if id == raft.None || id > maxNode {
+			return fmt.Errorf("a change of node %d, which can be none", id)
+		}
+		if len(c.GetContext()) == 0 {
+			continue
+		}
+		if _, err := parseMember(brokerID(id), c.GetContext()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // checkConf refuses a configuration for which the library would end the process.
 func checkConf(conf *raftpb.ConfState) error {
 	if conf == nil {
@@ -255,6 +273,9 @@ func checkConf(conf *raftpb.ConfState) error {
 
 // proposeChange puts a change into the log. The caller has seen that none is there.
 func (q *Quorum) proposeChange(change *raftpb.ConfChangeV2) error {
+	if err := checkChange(change); err != nil {
+		return err
+	}
 	size := entryHeaderBytes + proto.Size(change)
 	if err := q.wal.reserve(alignUp(frameBytes(nil) + int64(q.unsavedBytes+size))); err != nil {
 		return err

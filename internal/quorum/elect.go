@@ -160,6 +160,9 @@ func (q *Quorum) mayVote(m *raftpb.Message) bool {
 // *StrangerError says that the node is not the one that the quorum knows by this id, a
 // *TwinError that it is there twice.
 func (q *Quorum) Greeted(ctx context.Context, from Member, fresh bool) error {
+	if err := from.check(); err != nil {
+		return err
+	}
 	stranger := q.admit(from)
 	var twin *TwinError
 	switch {

@@ -98,6 +98,8 @@ const (
 	Unreachable
 	// Nameless: no node can have that id.
 	Nameless
+	// LongAddress: no node can have such an address.
+	LongAddress
 )
 
 // MemberError says why a change of members can't be made.
@@ -126,6 +128,8 @@ func (e *MemberError) Error() string {
 		return fmt.Sprintf("node %d can't be reached from this one, which is alone: start it with --cluster-listen first", e.ID)
 	case Nameless:
 		return fmt.Sprintf("%d is not the id of a node", e.ID)
+	case LongAddress:
+		return fmt.Sprintf("the address of node %d is longer than %d bytes", e.ID, maxAddressBytes)
 	}
 	return fmt.Sprintf("node %d: problem %d", e.ID, e.Problem)
 }

@@ -50,8 +50,23 @@ func (q *Quorum) removeMember(id kafka.BrokerID) {
 	q.setMembers(next)
 }
 
-// check refuses who has the id of a member and another directory.
+// check refuses what the quorum could not keep: it would be agreed on by all, and end all
+// when they apply it.
+func (m Member) check() error {
+	switch {
+	case m.ID < 0:
+		return &MemberError{ID: m.ID, Problem: Nameless}
+	case len(m.Address) > maxAddressBytes:
+		return &MemberError{ID: m.ID, Problem: LongAddress}
+	}
+	return nil
+}
+
+// check refuses who can be no member, and who has the id of one and another directory.
 func (q *Quorum) check(from Member) error {
+	if err := from.check(); err != nil {
+		return err
+	}
 	known, ok := q.Member(from.ID)
 	if ok && known.Directory != [16]byte{} && known.Directory != from.Directory {
 		return &StrangerError{ID: from.ID, Known: known.Directory, Directory: from.Directory}

@@ -140,7 +140,11 @@ func plausibleEntries(m *raftpb.Message) error {
 			return fmt.Errorf("entry %d of term %d follows entry %d of term %d in a message of term %d",
 				id.index, id.term, before.index, before.term, m.GetTerm())
 		}
-		if _, err := changeIn(e); err != nil {
+		change, err := changeIn(e)
+		if err == nil && change != nil {
+			err = checkChange(change)
+		}
+		if err != nil {
 			return fmt.Errorf("entry %d: %w", id.index, err)
 		}
 		before = id

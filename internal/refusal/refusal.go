@@ -103,7 +103,7 @@ func memberCode(p quorum.MemberProblem) kafka.Code {
 		return kafka.ErrVoterNotFound
 	case quorum.OtherDirectory:
 		return kafka.ErrInvalidVoterKey
-	case quorum.LastVoter, quorum.TooFewLeft, quorum.Unreachable, quorum.Nameless:
+	case quorum.LastVoter, quorum.TooFewLeft, quorum.Unreachable, quorum.Nameless, quorum.LongAddress:
 		return kafka.ErrInvalidRequest
 	}
 	return kafka.ErrUnknownServerError
