@@ -268,9 +268,8 @@ func (r *produceReply) Done() bool {
 // isStranded reports whether the request waits in vain for a partition that others have
 // too: on a disk that hangs; or on a broker that is out of touch with the active
 // controller, where it has waited for as long as it takes the cluster to have others lead,
-// or the replicas do not say that they follow it still: a request that comes again after
-// its time was up does not begin to wait anew. A client that is answered in time stays
-// here, as far as it has no connection to others: all it is told of is a broker that
+// or the replicas do not say that they follow it still. A client that is answered in time
+// stays here, as far as it has no connection to others: all it is told of is a broker that
 // believes to lead. (What the replicas take while the quorum is lost is acknowledged as
 // ever.)
 func (r *produceReply) isStranded(p *partition.Partition) bool {

@@ -143,18 +143,6 @@ func TestStranded(t *testing.T) {
 		<-time.After(time.Second)
 		w.partitions.WakeWaiting()
 		waiting.expectClosed()
-		// What comes later has not waited for long, and the follower is silent all the same.
-		c = w.connect()
-		again := time.Now()
-		c.send(produceOf(9, "t", 0, batchOf("d")))
-		for range 5 {
-			<-time.After(100 * time.Millisecond)
-			w.partitions.WakeWaiting()
-		}
-		c.expectClosed()
-		if took := time.Since(again); took > 600*time.Millisecond {
-			t.Errorf("closed after %v", took)
-		}
 		outOfTouch.Store(false)
 		hangs.Store(true)
 		c = w.connect()
@@ -169,10 +157,31 @@ func TestStranded(t *testing.T) {
 		if got := outcomeOf(c.produced(produceOf(9, "alone", 0, batchOf("f")))); got.code != 0 {
 			t.Errorf("a partition that nobody else has: %v", got)
 		}
-		for range 4 {
+		for range 3 {
 			if reason := (<-w.closed).Error(); !strings.Contains(reason, "is cut off from the cluster or its disk hangs") {
 				t.Errorf("closed because of %q", reason)
 			}
+		}
+	})
+}
+
+// TestStrandedSoon: replicas that are silent end the wait for them, before it has lasted a
+// session.
+func TestStrandedSoon(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		var outOfTouch atomic.Bool
+		w.services.OutOfTouch = outOfTouch.Load
+		w.replicate(w.createTopic("t", 1))
+		c, began := w.connect(), time.Now()
+		outOfTouch.Store(true)
+		c.send(produceOf(9, "t", 0, batchOf("v")))
+		for range 5 { // As the broker does while it is out of touch.
+			<-time.After(100 * time.Millisecond)
+			w.partitions.WakeWaiting()
+		}
+		c.expectClosed()
+		if took := time.Since(began); took > 600*time.Millisecond {
+			t.Errorf("closed after %v", took)
 		}
 	})
 }
