@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/vfs"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 	"github.com/strandline/strandline/test/seeds"
 )
@@ -398,5 +400,47 @@ func (f *faults) check() {
 		f.written, len(f.promised), len(f.read), len(stored), start, f.partition().LeaderEpoch, f.confirmed, f.unconfirmed)
 	if len(f.promised) == 0 {
 		f.t.Error("nothing was acknowledged: the run shows nothing")
+	}
+}
+
+// TestLogGoesOffline: a log that takes nothing more until a restart is of no use as a
+// leader's, and as a follower's it would hold up all acknowledgements. Its broker runs, so
+// that nobody else notices: the replica asks to be out, and others go on soon.
+func TestLogGoesOffline(t *testing.T) {
+	broken := func(o errorfs.Op) error {
+		if (o.Kind == errorfs.Write || o.Kind == errorfs.Truncate) && strings.HasSuffix(o.Name, ".log") {
+			return syscall.EIO
+		}
+		return nil
+	}
+	for name, victim := range map[string]kafka.BrokerID{"the leader's": 1, "a follower's": 2} {
+		t.Run(name, func(t *testing.T) {
+			replicated(t, 3, func(t *testing.T, w *world) {
+				w.create("orders", 1, 1, 2, 3)
+				w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+				w.nodes[victim].faulty.SetInjector(broken)
+				if _, err := w.at(1, "orders", 0).Append(batch(t, "b"), partition.AcksAll, time.Now()); (err == nil) != (victim == 2) {
+					t.Errorf("an append: %v", err)
+				}
+				began := time.Now()
+				for slices.Contains(w.members("orders", 0), victim) && time.Since(began) < maxLag {
+					<-time.After(time.Millisecond)
+				}
+				if took := time.Since(began); took > 100*time.Millisecond {
+					t.Errorf("it is in sync for %v", took)
+				}
+				leader := w.leads("orders", 0)
+				if took := w.acked(leader, "orders", 0, w.produce(leader, "orders", 0, "c")); took > 50*time.Millisecond {
+					t.Errorf("the next record took %v", took)
+				}
+				<-time.After(5 * time.Second)
+				if got := w.members("orders", 0); len(got) != 2 || slices.Contains(got, victim) {
+					t.Errorf("in sync: %v", got)
+				}
+				disk := w.crash(victim, 100)
+				w.restart(victim, disk)
+				w.same("orders", 0, 1, 2, 3)
+			})
+		})
 	}
 }

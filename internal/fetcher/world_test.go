@@ -27,7 +27,7 @@ import (
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/record"
 	"github.com/strandline/strandline/internal/topics"
-	"github.com/strandline/strandline/internal/vfs"
+	"github.com/strandline/strandline/internal/vfs/errorfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 	"github.com/strandline/strandline/internal/wire"
 )
@@ -43,9 +43,8 @@ type world struct {
 	level   slog.Level
 
 	settings fetcher.Settings
-	topic    partition.Settings // Of every topic.
-	throttle int64              // Bytes a second.
-	wrap     func(kafka.BrokerID, *memfs.FS) vfs.FS
+	topic    partition.Settings  // Of every topic.
+	throttle int64               // Bytes a second.
 	edit     func(kmsg.Response) // Changes what brokers answer followers.
 
 	mu    sync.Mutex // Of decisions.
@@ -62,6 +61,7 @@ type node struct {
 	w          *world
 	id         kafka.BrokerID
 	disk       *memfs.FS
+	faulty     *errorfs.FS // The disk as the broker sees it.
 	dir        *commitlog.Dir
 	applier    *partition.Applier
 	fetcher    *fetcher.Fetcher
@@ -108,7 +108,6 @@ func replicated(t *testing.T, n int, test func(t *testing.T, w *world), change .
 			t: t, network: netx.NewMemory(), nodes: map[kafka.BrokerID]*node{}, deaf: map[kafka.BrokerID]bool{},
 			asked: map[kafka.BrokerID]int{}, log: &lockedLog{}, settings: fetcher.DefaultSettings(), throttle: math.MaxInt64,
 			topic: partition.Settings{MinInSync: 1, MaxLag: maxLag},
-			wrap:  func(_ kafka.BrokerID, disk *memfs.FS) vfs.FS { return disk },
 		}
 		for _, c := range change {
 			c(&w.settings)
@@ -173,13 +172,14 @@ func (n *node) epoch() kafka.BrokerEpoch {
 func (w *world) start(id kafka.BrokerID, disk *memfs.FS) *node {
 	w.t.Helper()
 	logger := slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: w.level})).With("node", id)
-	dir, err := commitlog.OpenDir(w.wrap(id, disk), commitlog.DirOptions{
+	faulty := errorfs.Wrap(disk, nil)
+	dir, err := commitlog.OpenDir(faulty, commitlog.DirOptions{
 		Fresh: commitlog.Meta{ClusterID: "cluster", NodeID: id, DirectoryID: fmt.Sprint("directory-", id)}, BallastBytes: -1,
 		Events: commitlog.LogEvents{Logger: logger},
 	})
 	w.must(err)
 	n := &node{
-		w: w, id: id, disk: disk, dir: dir, image: &metadata.Image{}, links: map[kafka.BrokerID]*link{},
+		w: w, id: id, disk: disk, faulty: faulty, dir: dir, image: &metadata.Image{}, links: map[kafka.BrokerID]*link{},
 		requests: map[kafka.BrokerID]int{},
 	}
 	table := partition.NewTable()

@@ -11,9 +11,9 @@ import (
 )
 
 // A replica steps aside when it can't do its part, although its broker runs: its log is
-// damaged beyond what can be mended in its place. It asks the controller to be out of the
+// damaged beyond what can be mended in its place, or offline until a restart. It asks the controller to be out of the
 // ISR and not eligible (package insync), and another leads if there is one in sync. Then it
-// may throw its log away, or the end of it (Mender).
+// may throw its log away, or the end of it (Mender); one that is offline is left as it is.
 //
 // What would break without that order: a replica that is in the ISR, or eligible beside
 // it, may be elected at any moment, because it has all that was acknowledged. So it
@@ -59,8 +59,10 @@ func (p *Partition) damaged(error) {
 	}
 }
 
-// Damaged reports whether the replica's log is damaged.
-func (p *Partition) Damaged() bool { return p.aside.reported.Load() || p.aside.damaged.Load() }
+// Damaged reports whether the replica's log is damaged, or offline.
+func (p *Partition) Damaged() bool {
+	return p.aside.reported.Load() || p.aside.damaged.Load() || p.broken.Load()
+}
 
 // examine notes what the log says of itself when it is opened: a log whose end is not
 // what was acknowledged takes no appends, and can't be followed with.
@@ -111,7 +113,7 @@ func (p *Partition) electableLocked() bool {
 // wantsOutLocked returns the ISR that a follower in trouble asks for: the same without
 // itself. It does not ask where nobody would be left.
 func (p *Partition) wantsOutLocked() (WantedISR, bool) {
-	if !p.aside.damaged.Load() || p.standing != following || p.isOutLocked() {
+	if !p.aside.damaged.Load() && !p.broken.Load() || p.standing != following || p.isOutLocked() {
 		return WantedISR{}, false
 	}
 	want := WantedISR{p.leaderEpoch, isr.Change{PartitionEpoch: p.place.partitionEpoch}}

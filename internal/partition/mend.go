@@ -19,6 +19,7 @@ import (
 //	             -> in sync or eligible?         -- yes -> asks to be neither
 //	             -> otherwise: the end is cut off and fetched again, or the files go to
 //	                quarantine/ and an empty log is filled anew
+//	log offline: the same, without the last step
 //
 // Where nobody else has the records nothing happens: what is intact is served, and what
 // is damaged answered with an error. Meanwhile, and as long as it leads, the same holds.
@@ -130,6 +131,9 @@ func (m *Mender) mend(ctx context.Context, p *Partition, c *patient) bool {
 	c.wait = 0
 	if !p.Damaged() || !m.isHere(p) {
 		return true
+	}
+	if p.broken.Load() && !p.aside.damaged.Load() {
+		return p.StepAside(m.Now()) // And no more: what is there is whole, as far as anybody knows.
 	}
 	if !p.aside.damaged.Load() {
 		return m.mendHoles(ctx, p, c)

@@ -595,4 +595,7 @@ func (p *Partition) durable(end kafka.Offset) {
 func (p *Partition) failed(error) {
 	p.broken.Store(true)
 	p.wakeAll()
+	if p.aside.troubled != nil {
+		p.aside.troubled(p)
+	}
 }
