@@ -90,9 +90,13 @@ func (w *world) readAll(id kafka.BrokerID, topic string) (map[kafka.Offset]strin
 			return values, err
 		}
 		data, err := r.Chunk.AppendTo(nil)
-		from = r.Chunk.NextOffset()
+		next := r.Chunk.NextOffset()
 		r.Chunk.Release()
 		w.must(err)
+		if next <= from {
+			return values, fmt.Errorf("broker %d serves nothing at offset %d, below its high watermark", id, from)
+		}
+		from = next
 		for offset, value := range valuesOf(w.t, data) {
 			values[offset] = value
 		}
