@@ -80,6 +80,25 @@ func TestNobodyJoinsWithALongAddress(t *testing.T) {
 	n.stop(t)
 }
 
+// Who was never heard of is given no vote, and is no learner afterwards either: the others
+// would send to it for ever.
+func TestNobodyJoinsWhoIsNotThere(t *testing.T) {
+	opt := options(memfs.New(), &list{})
+	opt.Transport = silent{}
+	n := start(t, opt)
+	<-n.Ready()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	err := n.AddVoter(ctx, quorum.Member{ID: 7, Directory: [16]byte{9}, Address: "127.0.0.1:1"})
+	if member := new(quorum.MemberError); !errors.As(err, &member) || member.Problem != quorum.NotMember {
+		t.Error(err)
+	}
+	if learners := n.Status().Learners; len(learners) > 0 {
+		t.Errorf("learners %v", learners)
+	}
+	n.stop(t)
+}
+
 // A node with a learner that is started without a way to others goes on alone.
 func TestAloneWithALearner(t *testing.T) {
 	disk := memfs.New()

@@ -90,7 +90,8 @@ func (q *Quorum) AddVoter(ctx context.Context, m Member) error {
 			// It lost its data: its progress must begin anew.
 			removed = true
 			return changeOf(raftpb.ConfChangeRemoveNode, m), false, nil
-		case !isLearner(q.conf, id) && (m.Address == "" || added):
+		case !isLearner(q.conf, id) && (m.Address == "" || added || !q.heardOf(m.ID)):
+			// Who was never there would be sent to for ever.
 			return nil, false, &MemberError{ID: m.ID, Problem: NotMember}
 		case !isLearner(q.conf, id):
 			added = true
