@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.etcd.io/raft/v3/raftpb"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -46,8 +47,31 @@ const (
 	flagFresh
 )
 
-// maxMessages bounds what is allocated for an envelope that was not read yet.
-const maxMessages = 1 << 16
+// maxMessages and maxEntries bound what is allocated for an envelope that was not read yet:
+// an entry takes two bytes on the wire, and a hundred decoded.
+const (
+	maxMessages = 1 << 16
+	maxEntries  = 1 << 19
+)
+
+// entriesIn counts the entries of a message of Raft before it is decoded. Messages within
+// messages are what the library keeps to itself.
+func entriesIn(message []byte) (entries int, err error) {
+	const entriesField, responsesField = 7, 14 // Of raftpb.Message.
+	for len(message) > 0 {
+		field, _, n := protowire.ConsumeField(message)
+		switch {
+		case n < 0:
+			return 0, protowire.ParseError(n)
+		case field == responsesField:
+			return 0, errors.New("it holds other messages")
+		case field == entriesField:
+			entries++
+		}
+		message = message[n:]
+	}
+	return entries, nil
+}
 
 func appendString(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
@@ -130,10 +154,18 @@ func decodeEnvelope(body []byte) (*envelope, error) {
 	if count > maxMessages {
 		return nil, fmt.Errorf("message of Raft: %d at once, the limit is %d", count, maxMessages)
 	}
+	entries := 0
 	for range count {
 		b := d.take(d.uvarint())
 		if d.err != nil {
 			break
+		}
+		n, err := entriesIn(b)
+		if entries += n; err == nil && entries > maxEntries {
+			err = fmt.Errorf("more than %d entries at once", maxEntries)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("message of Raft: %w", err)
 		}
 		m := &raftpb.Message{}
 		if err := proto.Unmarshal(b, m); err != nil {

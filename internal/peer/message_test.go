@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 
 	"go.etcd.io/raft/v3/raftpb"
@@ -94,6 +95,29 @@ func TestSkipTags(t *testing.T) {
 		rest, err := skipTags([]byte(c.in))
 		if (err == nil) != c.ok || string(rest) != c.rest {
 			t.Errorf("%s: %q, %v", name, rest, err)
+		}
+	}
+}
+
+// What takes far more memory decoded than on the wire is refused before it is decoded.
+func TestEnvelopeIsNoBomb(t *testing.T) {
+	message := func(field byte, n int) []byte { return bytes.Repeat([]byte{field<<3 | 2, 0}, n) }
+	const entries, responses = 7, 14
+	for _, c := range []struct {
+		what    string
+		message []byte
+		ok      bool
+	}{
+		{"no entry", nil, true},
+		{"as many entries as there may be", message(entries, maxEntries), true},
+		{"an entry more", message(entries, maxEntries+1), false},
+		{"a message in a message", message(responses, 1), false},
+		{"a field cut short", []byte{entries<<3 | 2, 9}, false},
+	} {
+		body := encode(t, &envelope{})
+		body = binary.AppendUvarint(append(body[:len(body)-1], 1), uint64(len(c.message)))
+		if _, err := decodeEnvelope(append(body, c.message...)); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.what, err)
 		}
 	}
 }

@@ -251,7 +251,9 @@ func (r *Raft) receive(ctx context.Context, body []byte) (greeting bool, err err
 			return e.greeting, r.refuse(e.from.ID, err)
 		}
 	}
-	r.hear(e.from)
+	if e.greeting || len(e.messages) > 0 { // Else nobody has looked at who it is.
+		r.hear(e.from)
+	}
 	return e.greeting, nil
 }
 

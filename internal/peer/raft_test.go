@@ -68,6 +68,14 @@ func TestReceiveChecksWhoIsMeant(t *testing.T) {
 	if address, ok := r.Address(3); !ok || address != "host:9093" {
 		t.Errorf("node 3 is at %q", address)
 	}
+	// Who says nothing that the quorum looks at says nothing of its address either.
+	e := &envelope{clusterID: "mine", to: quorum.Member{ID: 1}, from: quorum.Member{ID: 3, Address: "elsewhere:1"}}
+	if err := r.Receive(t.Context(), encode(t, e)); err != nil {
+		t.Error(err)
+	}
+	if address, _ := r.Address(3); address != "host:9093" {
+		t.Errorf("node 3 is at %q", address)
+	}
 }
 
 // A queue is bounded in messages and in bytes, and one message always fits.
