@@ -38,7 +38,7 @@ type Scale struct {
 
 // fullScale is that of `make bench`.
 func fullScale() Scale {
-	return Scale{Records: 1_000_000, Stream: 12 * time.Second, Topics: 1000, Restarted: 3000, Transactions: 1000}
+	return Scale{Records: 1_000_000, Stream: 12 * time.Second, Topics: 1000, Restarted: 3000, Transactions: 300}
 }
 
 // shortScale is that of `make bench-short`: figures to notice a regression by,
