@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -54,6 +55,7 @@ type load struct {
 	topic   string
 	topicID string // In hexadecimal digits, as in the names of directories.
 	history *history.History
+	pause   atomic.Int64 // Between the records of a producer, in nanoseconds.
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 }
@@ -128,6 +130,9 @@ func (l *load) produce(ctx context.Context, id int) {
 	}
 	defer cl.Close()
 	for n := uint64(0); ctx.Err() == nil; n++ {
+		if pause := time.Duration(l.pause.Load()); pause > 0 {
+			<-time.After(pause)
+		}
 		value := binary.BigEndian.AppendUint64(nil, uint64(id)<<producerShift|n)
 		value = append(value, make([]byte, n%700)...)
 		cl.Produce(ctx, &kgo.Record{Value: value}, func(r *kgo.Record, err error) {
@@ -164,6 +169,9 @@ func (l *load) consume(ctx context.Context) {
 		}
 	}
 }
+
+// slow has each producer pause after each record: others are to have most of the machine.
+func (l *load) slow(pause time.Duration) { l.pause.Store(int64(pause)) }
 
 // takeGap returns the longest time that a partition was without an acknowledgement
 // since the last call.

@@ -11,6 +11,8 @@ import (
 // 0, their ids from 1.
 type Cluster struct {
 	Brokers []*Broker
+	// Doors are where brokers listen for one another.
+	Doors []string
 }
 
 // StartCluster starts n brokers, all of them voters, in directories below dir.
@@ -33,6 +35,7 @@ func PrepareCluster(t testing.TB, binary, dir string, n int, args ...string) *Cl
 	c := &Cluster{}
 	for i, v := range voters {
 		_, address, _ := strings.Cut(v, "@")
+		c.Doors = append(c.Doors, address)
 		c.Brokers = append(c.Brokers, PrepareHTTP(t, binary, filepath.Join(dir, fmt.Sprint(i+1)), append([]string{
 			"--node-id", fmt.Sprint(i + 1), "--cluster-listen", address, "--voters", strings.Join(voters, ","),
 		}, args...)...))
