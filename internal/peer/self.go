@@ -3,6 +3,7 @@ package peer
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/quorum"
@@ -12,8 +13,9 @@ import (
 // process with this node's id answers, what others send to this node arrives there: its
 // error says so. That nobody answers is none, since a node need not reach itself.
 func (r *Raft) CheckSelf(ctx context.Context) error {
-	self := r.opt.Self
-	conn := Dial(func() (string, bool) { return self.Address, self.Address != "" }, r.opt.Conn)
+	self, o := r.opt.Self, r.opt.Conn
+	o.Logger = slog.New(slog.DiscardHandler) // It is no other broker that can't be reached.
+	conn := Dial(func() (string, bool) { return self.Address, self.Address != "" }, o)
 	defer conn.Close() //nolint:errcheck // It was only asked.
 	_, clusterID := r.attached()
 	e := &envelope{clusterID: clusterID, from: self, to: quorum.Member{ID: self.ID}, greeting: true}
