@@ -39,6 +39,11 @@ func (l *Log) damagedFromLocked() (i int, at boundary, ok bool, err error) {
 			return i, at, false, err
 		}
 	}
+	if at.nextOffset > l.LogEndOffset() {
+		// A batch there has another base offset than it had, which its checksum does not cover:
+		// what seems to be whole ends beyond what there was.
+		at = boundary{0, segments[i].baseOffset}
+	}
 	return i, at, at.nextOffset > l.LogStartOffset(), nil
 }
 
