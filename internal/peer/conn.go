@@ -198,6 +198,17 @@ func (c *Conn) Hasten() {
 	c.hasten = make(chan struct{})
 }
 
+// Redial ends the connection, if there is one, so that the next request dials anew: who
+// answers is not the one it is meant for, whose address may be another by now.
+func (c *Conn) Redial() {
+	c.mu.Lock()
+	l := c.link
+	c.mu.Unlock()
+	if l != nil {
+		l.fail(&DownError{Address: l.address, Cause: Ended})
+	}
+}
+
 // Close ends the connection; requests without an answer fail. It waits for the
 // connection's goroutines and may be called again.
 func (c *Conn) Close() error {

@@ -382,3 +382,37 @@ func TestSilentListener(t *testing.T) {
 		_ = l.Close()
 	})
 }
+
+// A connection that leads to somebody else is given up for one to where the other side is
+// now; what is asked next goes there.
+func TestRedial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		memory := netx.NewMemory()
+		at := address
+		c := peer.Dial(func() (string, bool) { return at, true }, peer.Options{Network: memory.Host(clientIP)})
+		const elsewhere = "10.0.0.3:9093"
+		hosts := []*host{
+			listen(t, memory.Host(serverIP), address, slog.New(slog.DiscardHandler), echo(3)),
+			listen(t, memory.Host("10.0.0.3"), elsewhere, slog.New(slog.DiscardHandler), echo(4)),
+		}
+		w := &world{t: t, memory: memory, conn: c}
+		expect := func(want int16) {
+			t.Helper()
+			if version, err := w.ask(t.Context(), 1); err != nil || version != want {
+				t.Errorf("version %d, %v, want %d", version, err, want)
+			}
+		}
+		c.Redial() // Nothing to give up.
+		expect(3)
+		at = elsewhere
+		expect(3) // A connection that works is kept.
+		c.Redial()
+		expect(4)
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, h := range hosts {
+			h.stop()
+		}
+	})
+}

@@ -261,6 +261,9 @@ func (o *outbound) send(ctx context.Context, conn *Conn, e *envelope, timeout ti
 		if f := o.raft.opt.OnTwin; f != nil && refused.Code == kafka.ErrDuplicateBrokerRegistration {
 			f(refused)
 		}
+		if refused.Code == kafka.ErrInvalidVoterKey {
+			conn.Redial() // The node may be somewhere else by now, where it says that it is.
+		}
 		return refused
 	}
 	if answer.leader != kafka.NoBroker && answer.leader != o.raft.opt.Self.ID {
