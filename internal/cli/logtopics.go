@@ -66,7 +66,7 @@ func (m *imageMachine) Apply(_ uint64, entry []byte) error {
 func (m *imageMachine) Snapshot() ([]byte, error) { return m.image.AppendSnapshot(nil), nil }
 
 // Restore implements quorum.Machine.
-func (m *imageMachine) Restore(data []byte) error {
+func (m *imageMachine) Restore(_ uint64, data []byte) error {
 	image, err := metadata.DecodeSnapshot(data)
 	if err == nil {
 		m.image = image

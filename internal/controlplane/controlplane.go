@@ -218,7 +218,7 @@ func (c *ControlPlane) resetState() (err error) {
 func (c *ControlPlane) Snapshot() ([]byte, error) { return c.image.Load().AppendSnapshot(nil), nil }
 
 // Restore implements quorum.Machine.
-func (c *ControlPlane) Restore(data []byte) error {
+func (c *ControlPlane) Restore(index uint64, data []byte) error {
 	image, err := metadata.DecodeSnapshot(data)
 	if err != nil {
 		return fmt.Errorf("restore metadata: %w", err)
@@ -228,7 +228,9 @@ func (c *ControlPlane) Restore(data []byte) error {
 		return fmt.Errorf("restore metadata: %w", err)
 	}
 	c.state, c.staged = state, nil
+	c.applied.Store(int64(index))
 	c.publish(image, metadata.Diff(c.image.Load(), image))
+	c.toldUpTo.Store(int64(index))
 	return nil
 }
 

@@ -138,7 +138,7 @@ func TestBoot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := crashed.Restore(snapshot); err != nil {
+	if err := crashed.Restore(7, snapshot); err != nil {
 		t.Fatal(err)
 	}
 	l.log = [][]byte{nil}
@@ -245,7 +245,7 @@ func TestEntriesThatCannotBe(t *testing.T) {
 	if err := plane.Apply(9, unfit); !errors.As(err, &replay) {
 		t.Errorf("a record that does not fit: %v", err)
 	}
-	if err := plane.Restore([]byte("garbage")); !errors.As(err, &format) {
+	if err := plane.Restore(7, []byte("garbage")); !errors.As(err, &format) {
 		t.Errorf("a snapshot of garbage: %v", err)
 	}
 }

@@ -16,9 +16,9 @@ import (
 // plain is a machine that does nothing.
 type plain struct{}
 
-func (plain) Apply(uint64, []byte) error { return nil }
-func (plain) Snapshot() ([]byte, error)  { return nil, nil }
-func (plain) Restore([]byte) error       { return nil }
+func (plain) Apply(uint64, []byte) error   { return nil }
+func (plain) Snapshot() ([]byte, error)    { return nil, nil }
+func (plain) Restore(uint64, []byte) error { return nil }
 
 // overTCP runs three voters on the operating system's network and returns one that
 // leads.

@@ -402,7 +402,7 @@ func (j *journal) Snapshot() ([]byte, error) {
 }
 
 // Restore implements quorum.Machine.
-func (j *journal) Restore(data []byte) error {
+func (j *journal) Restore(_ uint64, data []byte) error {
 	if len(data) != 8 {
 		return errors.New("bad snapshot")
 	}

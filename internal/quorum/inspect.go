@@ -47,7 +47,7 @@ func (s *scan) inspect(m Machine) error {
 func (s *scan) feed(m Machine, log *memoryLog, last uint64) error {
 	snap := s.snapshot
 	if snap.id != bootstrapID() {
-		if err := m.Restore(snap.data); err != nil {
+		if err := m.Restore(snap.id.index, snap.data); err != nil {
 			return fmt.Errorf("restore snapshot %d: %w", snap.id.index, err)
 		}
 	}

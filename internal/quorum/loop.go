@@ -107,7 +107,7 @@ func (q *Quorum) round(ctx context.Context) error {
 // for a timeout to find out that nobody leads.
 func (q *Quorum) start() error {
 	if q.snapshotID.index > bootstrapID().index {
-		if err := q.machine.Restore(q.restore); err != nil {
+		if err := q.machine.Restore(q.snapshotID.index, q.restore); err != nil {
 			return fmt.Errorf("restore snapshot %d: %w", q.snapshotID.index, err)
 		}
 	}
@@ -360,7 +360,7 @@ func (q *Quorum) applySnapshot(s *raftpb.Snapshot) error {
 	meta := s.GetMetadata()
 	all, state, err := unwrapState(s)
 	if err == nil {
-		err = q.machine.Restore(state)
+		err = q.machine.Restore(meta.GetIndex(), state)
 	}
 	if err != nil {
 		return fmt.Errorf("restore the leader's snapshot %d: %w", meta.GetIndex(), err)

@@ -13,9 +13,9 @@ import (
 
 type nothing struct{}
 
-func (nothing) Apply(uint64, []byte) error { return nil }
-func (nothing) Snapshot() ([]byte, error)  { return []byte("state"), nil }
-func (nothing) Restore([]byte) error       { return nil }
+func (nothing) Apply(uint64, []byte) error   { return nil }
+func (nothing) Snapshot() ([]byte, error)    { return []byte("state"), nil }
+func (nothing) Restore(uint64, []byte) error { return nil }
 
 // record keeps what was sent.
 type record struct{ sent, snapshots []*raftpb.Message }

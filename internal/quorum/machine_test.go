@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"slices"
 	"strings"
@@ -21,11 +22,12 @@ type list struct {
 	mu       sync.Mutex
 	applied  []string
 	restored int
+	index    uint64 // Of what was applied or restored last.
 	// gate, if set, is called by Apply before anything else.
 	gate func(entry string) error
 }
 
-func (l *list) Apply(_ uint64, entry []byte) error {
+func (l *list) Apply(index uint64, entry []byte) error {
 	if l.gate != nil {
 		if err := l.gate(string(entry)); err != nil {
 			return err
@@ -33,6 +35,10 @@ func (l *list) Apply(_ uint64, entry []byte) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if index <= l.index {
+		return fmt.Errorf("entry %d comes after %d", index, l.index)
+	}
+	l.index = index
 	l.applied = append(l.applied, string(entry))
 	return nil
 }
@@ -48,10 +54,10 @@ func (l *list) Snapshot() ([]byte, error) {
 	return out, nil
 }
 
-func (l *list) Restore(data []byte) error {
+func (l *list) Restore(index uint64, data []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.applied = nil
+	l.applied, l.index = nil, index
 	l.restored++
 	for len(data) > 0 {
 		n, k := binary.Uvarint(data)

@@ -25,9 +25,9 @@ type Machine interface {
 	// Snapshot returns the state after the last entry applied. The caller owns
 	// the result.
 	Snapshot() ([]byte, error)
-	// Restore replaces the whole state by that of a snapshot. The data may be
-	// kept but not modified.
-	Restore(data []byte) error
+	// Restore replaces the whole state by that of a snapshot, which is of after the
+	// entry at index. The data may be kept but not modified.
+	Restore(index uint64, data []byte) error
 }
 
 // Stager is what a Machine offers to let decisions share a sync. Without it,

@@ -335,6 +335,9 @@ func TestSnapshotsBoundTheLog(t *testing.T) {
 	if again.restored != 1 {
 		t.Errorf("restored %d times", again.restored)
 	}
+	if l := n.Status().LastIndex; again.index+10 < l || again.index > l {
+		t.Errorf("the machine is at %d, and the log ends at %d", again.index, l)
+	}
 	n.stop(t)
 }
 
