@@ -140,8 +140,14 @@ func (d *doctor) checkLeaders(m kadm.Metadata, down []int32) {
 			holds[id]++
 		}
 	})
+	if slices.ContainsFunc(down, func(id int32) bool { return leads[id] > 0 }) {
+		return // It went down after the leaders were asked for: others take over now.
+	}
 	var ids, empty []int32
 	for _, b := range m.Brokers {
+		if slices.Contains(down, b.NodeID) {
+			continue
+		}
 		ids = append(ids, b.NodeID)
 		if holds[b.NodeID] == 0 {
 			empty = append(empty, b.NodeID)
