@@ -236,6 +236,20 @@ func TestDoctorWithABrokerDown(t *testing.T) {
 	}
 }
 
+// TestNoController: a broker that is there and waits for a controller is not unreachable.
+func TestNoController(t *testing.T) {
+	cluster := strandlinetest.StartCluster(t, 3)
+	cluster.Kill(2)
+	cluster.Kill(3)
+	c := commands{t, cluster.Addrs()[:1]}
+	_, errs := c.run(1, "topic", "create", "orders", "--timeout", "1s")
+	for _, part := range []string{"a broker is there, but gave no answer within 1s", "active controller", "cluster describe"} {
+		if !strings.Contains(errs, part) {
+			t.Errorf("it does not say %q:\n%s", part, errs)
+		}
+	}
+}
+
 // A single broker with records grows to three, and loses the first.
 func TestGrow(t *testing.T) {
 	start := func(config strandline.Config) *strandline.Server {

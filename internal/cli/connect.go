@@ -2,8 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -74,5 +77,20 @@ func (a *app) admin(
 	defer cancel()
 	adm := kadm.NewClient(client)
 	adm.SetTimeoutMillis(int32(min(a.flags.timeout.Milliseconds(), 1<<31-1)))
-	return fn(limited, adm)
+	err = fn(limited, adm)
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return a.unanswered(err)
+	}
+	return err
+}
+
+// unanswered says that a broker is there, and did not answer in time: it waits for others.
+func (a *app) unanswered(err error) *failure {
+	f := &failure{
+		code: exitFailed, cause: err,
+		message: fmt.Sprintf("a broker is there, but gave no answer within %v", a.flags.timeout),
+	}
+	return f.hint("What changes the cluster waits for an active controller, which a majority of the voters elects: "+
+		"strandline cluster describe --brokers %s shows who is there.", strings.Join(a.flags.brokers, ",")).
+		hint("It may have been done all the same: look before you try again, or give it more time with --timeout.")
 }
