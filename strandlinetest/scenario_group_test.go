@@ -180,9 +180,7 @@ func TestRebalanceStorm(t *testing.T) {
 			members.Go(func() { s.live(ctx, i) })
 		}
 	}
-	raged := func() bool { return storms[0].raged() && storms[1].raged() }
-	const least, most = 3, 20
-	for round := 0; round < least || round < most && !raged(); round++ {
+	for range 3 {
 		for id := 1; id <= 3; id++ {
 			c.Kill(id)
 			r.awaitMore(100)
@@ -190,6 +188,11 @@ func TestRebalanceStorm(t *testing.T) {
 			c.AwaitInSync()
 		}
 	}
+	// Where coordinators die faster than sessions run out, and each begins sessions anew, no
+	// member is missed: late commits are for the time when none dies.
+	c.Await("late commits are refused, and members are told offsets", func() bool {
+		return storms[0].raged() && storms[1].raged()
+	})
 	r.end()
 	want := r.history.AckedCount()
 	for _, s := range storms {
@@ -205,9 +208,6 @@ func TestRebalanceStorm(t *testing.T) {
 		c.Await("every record was given out", func() bool { return s.count() >= want })
 		t.Logf("%s: all given out %v after the storm; %d late commits were refused, %d members were told offsets",
 			s.group, time.Since(began), s.refused.Load(), s.told.Load())
-		if !s.raged() {
-			t.Errorf("%s: few commits came late, or few members were told offsets: the storm shows little", s.group)
-		}
 	}
 	const soon = 10 * time.Second
 	if took := time.Since(began); took > soon {
