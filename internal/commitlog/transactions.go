@@ -174,7 +174,7 @@ func (l *Log) appendMarkersLocked(ms []Marker, epoch kafka.LeaderEpoch, nowMs in
 		bs = bs[n:]
 	}
 	for i, m := range ms {
-		if refused == nil || refused[i] == nil {
+		if p.table != nil && (refused == nil || refused[i] == nil) { // Nothing is known of a producer without an id.
 			p.table.NoteDecision(m.ProducerID, m.Decision)
 		}
 	}

@@ -201,3 +201,13 @@ func TestOpenTransactionsAreKnownAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestMarkerOfNobody: a marker may name no producer at all, in a log that knows none.
+func TestMarkerOfNobody(t *testing.T) {
+	_, l := openTxnLog(t, memfs.New())
+	for _, id := range []kafka.ProducerID{-1, 7, -1} {
+		if _, refused, err := l.AppendMarkers([]commitlog.Marker{{ProducerID: id, Decision: 3}}, 1, time.UnixMilli(1)); err != nil || refused != nil {
+			t.Errorf("a marker of producer %d: %v, %v", id, refused, err)
+		}
+	}
+}
