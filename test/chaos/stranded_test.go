@@ -14,6 +14,7 @@ import (
 // them: nothing that it says tells them so.
 func TestStrandedConsumers(t *testing.T) {
 	links, c, l := startLinkedLoad(t, "stranded")
+	l.slow(time.Millisecond) // The consumer is to get to the end of what there is.
 	for _, node := range []int{1, 2, 3} {
 		l.awaitMore(500)
 		ctx, cancel := context.WithCancel(t.Context())
