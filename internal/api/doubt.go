@@ -7,10 +7,14 @@ package api
 // others are busier: Java asks whoever has the fewest requests to answer, which is a broker
 // that refuses everything. So a connection on which records were refused is not told again
 // that this broker leads, nor of this broker at all, but of the others, whom it asks next.
-// Other connections are: whoever reads is served here with what there is.
+// Other connections are: whoever reads is served here with what there is. Where a reader's
+// connection was closed (fetchstranded.go), the next question from its host is answered in the
+// same way, once: it dials again, and may find the same broker.
 
 import (
+	"net"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -31,6 +35,43 @@ var errInDoubt = &kafka.Error{
 		"lead by now",
 }
 
+// maxLetGo bounds how many hosts are remembered.
+const maxLetGo = 1000
+
+// letGo are the hosts of readers whose connections were closed, and who have not asked since
+// who leads. The zero value is ready to use; it is safe for concurrent use.
+type letGo struct {
+	mu    sync.Mutex
+	hosts map[string]bool
+}
+
+func (l *letGo) add(addr net.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.hosts == nil || len(l.hosts) >= maxLetGo {
+		l.hosts = map[string]bool{}
+	}
+	l.hosts[hostOf(addr)] = true
+}
+
+// take reports whether a host is there, and forgets it.
+func (l *letGo) take(addr net.Addr) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	host := hostOf(addr)
+	was := l.hosts[host]
+	delete(l.hosts, host)
+	return was
+}
+
+func hostOf(addr net.Addr) string {
+	host, _, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return addr.String()
+	}
+	return host
+}
+
 // inDoubt reports whether others may lead, for all that this broker knows, what it believes
 // to lead itself: it is out of touch with the active controller, and the replicas do not
 // confirm it in time.
@@ -38,10 +79,14 @@ func (s *Services) inDoubt(p *partition.Partition, now time.Time) bool {
 	return s.OutOfTouch != nil && s.OutOfTouch() && p.Shared() && p.Doubt(now) >= partition.ConfirmTimeout
 }
 
-// sendElsewhere has an answer to a client whose records were refused name neither this
-// broker as a leader where that is in doubt, nor, if there is such a partition, this broker.
+// sendElsewhere has an answer to a client whose records were refused, or who was let go, name
+// neither this broker as a leader where that is in doubt, nor, if there is such a partition,
+// this broker.
 func (s *Services) sendElsewhere(w *wire.Request, resp *kmsg.MetadataResponse) {
-	if w.Conn.Value(refusedKey{}) == nil || len(resp.Brokers) < 2 {
+	if len(resp.Brokers) < 2 || s.OutOfTouch == nil || !s.OutOfTouch() {
+		return
+	}
+	if w.Conn.Value(refusedKey{}) == nil && (len(resp.Topics) == 0 || !s.letGo.take(w.Conn.RemoteAddr())) {
 		return
 	}
 	self, now, doubted := int32(s.NodeID), s.Now(), false

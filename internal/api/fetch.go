@@ -350,6 +350,7 @@ func (r *fetchReply) Encode(w *wire.Writer) error {
 		}
 	}
 	if r.strands() {
+		r.handler.s.letGo.add(r.wire.Conn.RemoteAddr())
 		return errStrandedReader
 	}
 	if r.session != nil && r.replica == nil {

@@ -4,7 +4,8 @@ package api
 // partition whose leader is elsewhere by now looks like one that nobody writes to, and
 // all that they hear of leaders they hear from here. No code of the protocol says that a
 // broker does not know. So their connection is closed when they have read what there is:
-// they dial again, whom they find, and that one tells them.
+// they dial again, whom they find, and that one tells them; this one, if they find it again,
+// tells them to ask others (doubt.go).
 //
 // It does not come to that where the replicas confirm that this broker leads: then the
 // controllers are lost, and there is nowhere to go.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"github.com/strandline/strandline/internal/kafka"
 )
 
@@ -17,6 +19,14 @@ func TestStrandedReaders(t *testing.T) {
 		w.services.OutOfTouch = outOfTouch.Load
 		topic := w.createTopic("t", 1)
 		w.replicate(topic)
+		w.register(2)
+		// told returns who leads, and how many brokers there are.
+		told := func() (leader int32, brokers int) {
+			req := kmsg.NewPtrMetadataRequest()
+			req.Version = 12
+			resp := w.connect().ask(req).(*kmsg.MetadataResponse)
+			return resp.Topics[0].Partitions[0].Leader, len(resp.Brokers)
+		}
 		w.connect().write(topic, "a")
 		follow := answering(t, w.connect(), topic)
 		follow()
@@ -46,6 +56,12 @@ func TestStrandedReaders(t *testing.T) {
 			}
 			if reason := (<-w.closed).Error(); !strings.Contains(reason, "is cut off from the cluster") {
 				t.Errorf("closed because of %q", reason)
+			}
+			if leader, brokers := told(); leader != -1 || brokers != 1 {
+				t.Errorf("who dials again is told of leader %d and %d brokers", leader, brokers)
+			}
+			if leader, brokers := told(); leader != 1 || brokers != 2 {
+				t.Errorf("who comes back is told of leader %d and %d brokers", leader, brokers)
 			}
 		}
 		if took := served(1, follow); took < 30*time.Second {

@@ -61,6 +61,7 @@ type Services struct {
 	OutOfTouch, Hangs func() bool
 
 	errors errorCounts
+	letGo  letGo
 
 	versions []kmsg.ApiVersionsResponseApiKey
 	// memory is for requests of clients, others for those of brokers.
