@@ -12,7 +12,6 @@ package api
 // same way, once: it dials again, and may find the same broker.
 
 import (
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -45,31 +44,22 @@ type letGo struct {
 	hosts map[string]bool
 }
 
-func (l *letGo) add(addr net.Addr) {
+func (l *letGo) add(host string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hosts == nil || len(l.hosts) >= maxLetGo {
 		l.hosts = map[string]bool{}
 	}
-	l.hosts[hostOf(addr)] = true
+	l.hosts[host] = true
 }
 
 // take reports whether a host is there, and forgets it.
-func (l *letGo) take(addr net.Addr) bool {
+func (l *letGo) take(host string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	host := hostOf(addr)
 	was := l.hosts[host]
 	delete(l.hosts, host)
 	return was
-}
-
-func hostOf(addr net.Addr) string {
-	host, _, err := net.SplitHostPort(addr.String())
-	if err != nil {
-		return addr.String()
-	}
-	return host
 }
 
 // inDoubt reports whether others may lead, for all that this broker knows, what it believes
@@ -86,7 +76,7 @@ func (s *Services) sendElsewhere(w *wire.Request, resp *kmsg.MetadataResponse) {
 	if len(resp.Brokers) < 2 || s.OutOfTouch == nil || !s.OutOfTouch() {
 		return
 	}
-	if w.Conn.Value(refusedKey{}) == nil && (len(resp.Topics) == 0 || !s.letGo.take(w.Conn.RemoteAddr())) {
+	if w.Conn.Value(refusedKey{}) == nil && (len(resp.Topics) == 0 || !s.letGo.take(clientHost(w.Conn))) {
 		return
 	}
 	self, now, doubted := int32(s.NodeID), s.Now(), false

@@ -350,7 +350,7 @@ func (r *fetchReply) Encode(w *wire.Writer) error {
 		}
 	}
 	if r.strands() {
-		r.handler.s.letGo.add(r.wire.Conn.RemoteAddr())
+		r.handler.s.letGo.add(clientHost(r.wire.Conn))
 		return errStrandedReader
 	}
 	if r.session != nil && r.replica == nil {

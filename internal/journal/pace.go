@@ -80,15 +80,17 @@ func (p *pace) space(opt *Options, bytesPerSecond float64) {
 
 // room returns how long it is until a gap has passed since the last round's start.
 func (p *pace) room(now time.Time) time.Duration {
-	return p.last.Add(min(p.maxGap, p.cost*time.Duration(p.perSync))).Sub(now)
+	return p.last.Add(p.gap()).Sub(now)
 }
+
+func (p *pace) gap() time.Duration { return min(p.maxGap, p.cost*time.Duration(p.perSync)) }
 
 // waited notes whether more wishes came during a wait of d. Of a short one nothing follows.
 func (p *pace) waited(d time.Duration, more bool) {
 	switch {
 	case more:
 		p.vain = max(0, p.vain-vainWorth)
-	case 2*d >= min(p.maxGap, p.cost*time.Duration(p.perSync)):
+	case 2*d >= p.gap():
 		p.vain = min(p.vain+1, vainMost)
 	}
 }

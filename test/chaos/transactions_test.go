@@ -20,7 +20,21 @@ func TestClusterTransactions(t *testing.T) {
 	links := harness.NewLinks(t, 3)
 	c := harness.StartClusterOn(t, links, harness.Binary(t), t.TempDir(), smallTransactions()...)
 	l, topicID := transactionsOn(t, c.Addrs())
-	l.AwaitMore(20)
+	breakUnder(t, c, links, l, 20)
+	judgeTransactions(t, c, l, topicID)
+}
+
+// transacting is clients that go on within transactions.
+type transacting interface {
+	AwaitMore(n int)
+	Summary() string
+}
+
+// breakUnder has each fault happen to brokers in turn, and waits each time until the clients
+// have ended so many more transactions.
+func breakUnder(t *testing.T, c *harness.Cluster, links *harness.Links, l transacting, more int) {
+	t.Helper()
+	l.AwaitMore(more)
 	faults := append(endings(t, c), cuts(links)...)
 	for i := range rounds(t, len(faults)) {
 		f, node := faults[i%len(faults)], 1+i%3
@@ -29,11 +43,10 @@ func TestClusterTransactions(t *testing.T) {
 		}
 		t.Logf("broker %d %s, after %s", node, f.name, l.Summary())
 		f.begin(node)
-		l.AwaitMore(20)
+		l.AwaitMore(more)
 		f.end(node)
-		l.AwaitMore(20)
+		l.AwaitMore(more)
 	}
-	judgeTransactions(t, c, l, topicID)
 }
 
 // TestClusterTransactionsPowerLoss takes the power from one broker, or from all, in the
