@@ -86,6 +86,22 @@ func TestTransactionsUnderFaults(t *testing.T) {
 		Addrs: c.Addrs(), Topic: "orders", Partitions: partitions, Producers: 3, Contested: 1, Transforms: 2,
 	})
 	r.history = l.History
+	breakUnder(t, c, l)
+	r.compareReplicas()
+	r.verdict()
+}
+
+// transacting is clients that go on within transactions, and what they know of them.
+type transacting interface {
+	AwaitMore(n int)
+	Summary() string
+	Verify()
+}
+
+// breakUnder has each fault happen to nodes in turn while the clients go on, and has them
+// look at what became of their transactions.
+func breakUnder(t *testing.T, c *strandlinetest.Cluster, l transacting) {
+	t.Helper()
 	l.AwaitMore(20)
 	faults := txnFaults()
 	for i := range chaosRounds(t, len(faults)) {
@@ -99,8 +115,6 @@ func TestTransactionsUnderFaults(t *testing.T) {
 	c.AwaitInSync()
 	l.Verify()
 	t.Log(l.Summary())
-	r.compareReplicas()
-	r.verdict()
 }
 
 // Clients that keep no rule of transactions, with credentials that are over, requests of all
@@ -113,17 +127,5 @@ func TestWildTransactions(t *testing.T) {
 	const partitions = 3
 	watch(t, c, "orders", partitions)
 	l := wild.Start(t, wild.Options{Addrs: c.Addrs(), Topic: "orders", Partitions: partitions, IDs: 3, Clients: 8})
-	l.AwaitMore(20)
-	faults := txnFaults()
-	for i := range chaosRounds(t, len(faults)) {
-		f, node := faults[i%len(faults)], 1+i%3
-		t.Logf("node %d %s, after %s", node, f.name, l.Summary())
-		f.begin(c, node)
-		l.AwaitMore(30)
-		f.end(c, node)
-		l.AwaitMore(30)
-	}
-	c.AwaitInSync()
-	l.Verify()
-	t.Log(l.Summary())
+	breakUnder(t, c, l)
 }
