@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/strandlinetest"
@@ -127,7 +128,8 @@ func cutOffCoordinator(t *testing.T, c *strandlinetest.Cluster, partition int32,
 		})
 	}
 	commit(1)
-	direct := dial(t, c, kgo.SeedBrokers(c.Addrs()[zombie-1]))
+	// Commits name the topic, not its id.
+	direct := dial(t, c, kgo.SeedBrokers(c.Addrs()[zombie-1]), kgo.MaxVersions(kversion.V3_9_0()))
 	defer direct.Close()
 	// ask asks the zombie, and nobody else.
 	ask := func() (int64, error) {
@@ -151,6 +153,11 @@ func cutOffCoordinator(t *testing.T, c *strandlinetest.Cluster, partition int32,
 		l := c.Leader(metadata.OffsetsTopic, partition)
 		return l != 0 && l != zombie
 	})
+	// It sends away who asks it, so that they find the other one.
+	c.Await("it refuses commits at once, and does not name itself", func() bool {
+		return errors.Is(committed(t, direct, "readers"), kerr.NotCoordinator) &&
+			errors.Is(found(t, direct, "readers"), kerr.CoordinatorNotAvailable)
+	})
 	commit(2)
 	if at, err := ask(); !errors.Is(err, kerr.NotCoordinator) {
 		t.Errorf("a coordinator that was replaced tells offset %d, %v", at, err)
@@ -159,6 +166,33 @@ func cutOffCoordinator(t *testing.T, c *strandlinetest.Cluster, partition int32,
 	c.AwaitInSync()
 	c.MoveLeader(metadata.OffsetsTopic, partition, zombie)
 	c.Await("it tells the new offset", func() bool { at, err := ask(); return err == nil && at == 2 })
+}
+
+// committed returns what comes of a commit of offset 1 at a client's first seed.
+func committed(t *testing.T, cl *kgo.Client, group string) error {
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group = group
+	p := kmsg.NewOffsetCommitRequestTopicPartition()
+	p.Offset = 1
+	topic := kmsg.NewOffsetCommitRequestTopic()
+	topic.Topic, topic.Partitions = "orders", append(topic.Partitions, p)
+	req.Topics = append(req.Topics, topic)
+	resp, err := cl.SeedBrokers()[0].Request(t.Context(), req)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode)
+}
+
+// found returns what a client's first seed says of who coordinates a group.
+func found(t *testing.T, cl *kgo.Client, group string) error {
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.CoordinatorKeys = []string{group}
+	resp, err := cl.SeedBrokers()[0].Request(t.Context(), req)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode)
 }
 
 // Scenario 39: members of groups come, leave, vanish without a word, and hang for longer than

@@ -66,7 +66,7 @@ func (l *letGo) take(host string) bool {
 // to lead itself: it is out of touch with the active controller, and the replicas do not
 // confirm it in time.
 func (s *Services) inDoubt(p *partition.Partition, now time.Time) bool {
-	return s.OutOfTouch != nil && s.OutOfTouch() && p.Shared() && p.Doubt(now) >= partition.ConfirmTimeout
+	return s.OutOfTouch != nil && s.OutOfTouch() && p.InDoubt(now)
 }
 
 // sendElsewhere has an answer to a client whose records were refused, or who was let go, name

@@ -237,6 +237,7 @@ func (b *Broker) openParts() error {
 	b.groups = coordinator.New(coordinator.Options[*group.Shard]{
 		Topic: metadata.OffsetsTopic, CodeOf: refusal.CodeOf, Now: b.now, Logger: b.log,
 		New: b.newGroups, WriteTimeout: b.settings().OffsetsCommitTimeout, Leased: b.leased,
+		OutOfTouch: b.outOfTouch,
 	})
 	b.openTransactions()
 	s := b.settings()

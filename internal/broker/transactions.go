@@ -20,6 +20,7 @@ func (b *Broker) openTransactions() {
 	b.txns = coordinator.New(coordinator.Options[*txn.Shard]{
 		Topic: metadata.TransactionsTopic, CodeOf: refusal.CodeOf, Now: b.now, Logger: b.log,
 		New: b.newTransactions, WriteTimeout: b.settings().OffsetsCommitTimeout, Leased: b.leased,
+		OutOfTouch: b.outOfTouch,
 	})
 	b.markers = transactions.NewSender(transactions.SenderOptions{
 		Self: self, Image: b.control.Image, Write: b.local().Write, Peers: b.transactionPeers(),

@@ -28,6 +28,9 @@ type Options[M shard.Machine] struct {
 	// Leased says that no other broker can have taken over from this one without its
 	// knowledge; nil for always. See BeginRead.
 	Leased func() bool
+	// OutOfTouch says that the active controller was not heard of for so long that it may
+	// have another broker lead; nil for never. See InDoubt.
+	OutOfTouch func() bool
 
 	// WriteTimeout is how long a reply waits for the high watermark before it is
 	// turned into a refusal; 0 means 5 s.
@@ -140,6 +143,16 @@ func (c *Coordinator[M]) Do(
 		return c.notCoordinator(partition)
 	}
 	return h.do(step)
+}
+
+// InDoubt reports whether another broker may be the coordinator of a partition, for all that
+// this one knows: it is out of touch with the active controller, and the replicas do not
+// confirm that it leads. It appends nothing then for those who ask it to, and tells them
+// NOT_COORDINATOR: it would not be committed, and who waits for that does not look for the
+// other. What takes no record it answers still, such as heartbeats: there may be no other.
+func (c *Coordinator[M]) InDoubt(partition int32) bool {
+	h := c.host(partition)
+	return h != nil && h.inDoubt()
 }
 
 // View calls fn with the machine of each partition that is led here, one after

@@ -87,11 +87,21 @@ func (h *host[M]) step(run func(now time.Time) error) error {
 		return err
 	}
 	var scratch [4]shard.Reply
-	replies := h.applyLocked(now, scratch[:0])
+	var replies []shard.Reply
+	if len(h.fx.Records) > 0 && h.inDoubt() {
+		h.machine.Rejected(now.UnixMilli(), &h.fx, kafka.ErrNotCoordinator)
+		replies = append(scratch[:0], h.fx.Replies...)
+	} else {
+		replies = h.applyLocked(now, scratch[:0])
+	}
 	replies = h.settleLocked(replies)
 	h.mu.Unlock()
 	send(replies)
 	return nil
+}
+
+func (h *host[M]) inDoubt() bool {
+	return h.c.o.OutOfTouch != nil && h.c.o.OutOfTouch() && h.partition.InDoubt()
 }
 
 func (h *host[M]) view(fn func(m M)) error {

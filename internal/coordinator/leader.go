@@ -77,6 +77,9 @@ func (l *leader) HighWatermark() (kafka.Offset, error) {
 // Confirm implements Partition.
 func (l *leader) Confirm() (wait func(context.Context) error) { return l.p.Confirm(l.epoch) }
 
+// InDoubt implements Partition.
+func (l *leader) InDoubt() bool { return l.p.InDoubt(time.Now()) }
+
 // Wait implements Partition.
 func (l *leader) Wait(target kafka.Offset, w Waker) bool {
 	l.p.StopWaiting(&l.waiter)

@@ -36,6 +36,9 @@ type Partition interface {
 	// Confirm asks the replicas whether this broker leads the partition still. The
 	// function that it returns waits for the answer: see partition.Partition.Confirm.
 	Confirm() (wait func(context.Context) error)
+	// InDoubt reports whether the replicas have not confirmed that for a while. It asks
+	// them: see partition.Partition.InDoubt.
+	InDoubt() bool
 }
 
 // Waker is woken by a partition. It does not block and takes no lock.

@@ -30,6 +30,7 @@ type fakePartition struct {
 	appendErr     error
 	readErr       error
 	deny          error // What comes of Confirm.
+	inDoubt       bool
 	asked         int
 	waiter        coordinator.Waker
 	target        kafka.Offset
@@ -133,6 +134,12 @@ func (p *fakePartition) Confirm() func(context.Context) error {
 		}
 		return deny
 	}
+}
+
+func (p *fakePartition) InDoubt() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.inDoubt
 }
 
 func (p *fakePartition) Wait(target kafka.Offset, w coordinator.Waker) bool {

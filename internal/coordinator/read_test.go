@@ -64,3 +64,39 @@ func TestReads(t *testing.T) {
 		expect("dropped meanwhile", pending, kafka.ErrNotCoordinator, 0)
 	})
 }
+
+// TestDoubt: a broker that is out of touch with the controller, and whose replicas do not
+// say that it is the coordinator, appends nothing for those who ask it to, and tells them so.
+func TestDoubt(t *testing.T) {
+	outOfTouch := false
+	inBubble(t, func(o *coordinator.Options[*register]) {
+		o.OutOfTouch = func() bool { return outOfTouch }
+	}, func(b *bench) {
+		b.p.sync = true
+		for _, c := range []struct {
+			outOfTouch, inDoubt bool
+			want                string
+		}{
+			{false, false, "v"},
+			{false, true, "v"},
+			{true, false, "v"},
+			{true, true, "NOT_COORDINATOR"},
+			{true, false, "v"}, // The replicas were heard of again.
+		} {
+			outOfTouch, b.p.inDoubt = c.outOfTouch, c.inDoubt
+			before := b.p.end
+			b.mustPut("a", "k", "v")
+			b.expect("a: " + c.want)
+			if doubted := c.want != "v"; b.InDoubt(3) != doubted || (b.p.end == before) != doubted {
+				t.Errorf("out of touch %v, in doubt %v: InDoubt %v, log end offset from %d to %d", c.outOfTouch, c.inDoubt,
+					b.InDoubt(3), before, b.p.end)
+			}
+			if err := b.try(); err != nil {
+				t.Errorf("a step that takes no record: %v", err)
+			}
+		}
+		if b.InDoubt(4) {
+			t.Error("in doubt of a partition that it does not coordinate")
+		}
+	})
+}

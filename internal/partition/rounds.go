@@ -116,6 +116,10 @@ func (p *Partition) Doubt(now time.Time) time.Duration {
 	return 0
 }
 
+// InDoubt reports whether other brokers have replicas of the partition, and have not confirmed
+// for ConfirmTimeout that this one leads it. It asks them: see Doubt.
+func (p *Partition) InDoubt(now time.Time) bool { return p.Shared() && p.Doubt(now) >= ConfirmTimeout }
+
 func (p *Partition) awaitRound(ctx context.Context, under kafka.LeaderEpoch, round int64) error {
 	err := await(ctx, nil, func(w *Waiter, woken Waker) bool {
 		return p.rounds.waiting.add(w, woken, kafka.Offset(round), p.rounds.reached)

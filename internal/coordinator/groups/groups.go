@@ -40,7 +40,7 @@ func (g *Coordinator) BrokerOf(ctx context.Context, id string) (kafka.BrokerID, 
 	if err := g.EnsureTopic(ctx); err != nil {
 		return kafka.NoBroker, fmt.Errorf("create %s: %w", metadata.OffsetsTopic, err)
 	}
-	return home.BrokerOf(g.Image(), metadata.OffsetsTopic, id, "the group's")
+	return home.BrokerOf(g.Image(), metadata.OffsetsTopic, id, "the group's", g.Shards.InDoubt)
 }
 
 // Do runs one step of the machine that a group belongs to: see

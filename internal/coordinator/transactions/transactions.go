@@ -56,7 +56,7 @@ func (c *Coordinator) BrokerOf(ctx context.Context, id string) (kafka.BrokerID, 
 	if err := c.EnsureTopic(ctx); err != nil {
 		return kafka.NoBroker, fmt.Errorf("create %s: %w", metadata.TransactionsTopic, err)
 	}
-	return home.BrokerOf(c.Image(), metadata.TransactionsTopic, id, "the transactional id's")
+	return home.BrokerOf(c.Image(), metadata.TransactionsTopic, id, "the transactional id's", c.Shards.InDoubt)
 }
 
 // Do runs one step of the machine that a transactional id belongs to: see
