@@ -84,8 +84,12 @@ func (a *app) admin(
 	return err
 }
 
-// unanswered says that a broker is there, and did not answer in time: it waits for others.
+// unanswered says that a broker is there, and did not answer in time: it waits for others,
+// or is sought where it is not.
 func (a *app) unanswered(err error) *failure {
+	if a.dials.reachesNone() {
+		return a.unreachable(err)
+	}
 	f := &failure{
 		code: exitFailed, cause: err,
 		message: fmt.Sprintf("a broker is there, but gave no answer within %v", a.flags.timeout),

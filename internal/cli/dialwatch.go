@@ -20,6 +20,8 @@ type dialWatch struct {
 
 	mu     sync.Mutex
 	failed map[string]string // Advertised address to what is wrong with it.
+	// reached says that some advertised address could be reached.
+	reached bool
 }
 
 func newDialWatch() *dialWatch { return &dialWatch{failed: map[string]string{}} }
@@ -34,6 +36,7 @@ func (w *dialWatch) OnBrokerConnect(b kgo.BrokerMetadata, _ time.Duration, _ net
 	_, known := w.failed[address]
 	if err == nil {
 		delete(w.failed, address)
+		w.reached = true
 	} else {
 		w.failed[address] = fmt.Sprintf("Broker %d advertises %s: %s.", b.NodeID, address,
 			dialReason(err))
@@ -43,6 +46,13 @@ func (w *dialWatch) OnBrokerConnect(b kgo.BrokerMetadata, _ time.Duration, _ net
 		w.warn("broker %d advertises %s, which does not answer from here: %s; trying again",
 			b.NodeID, address, dialReason(err))
 	}
+}
+
+// reachesNone reports whether advertised addresses were tried, all of them in vain.
+func (w *dialWatch) reachesNone() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.failed) > 0 && !w.reached
 }
 
 // advertised describes the advertised addresses that cannot be reached.
