@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os/exec"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,15 +19,18 @@ import (
 func TestNoFalseFailovers(t *testing.T) {
 	c, l := startClusterLoad(t, "calm")
 	l.awaitMore(1000)
+	var ends []func()
 	for range 2 * runtime.NumCPU() {
 		burner := exec.Command("sh", "-c", "while :; do :; done")
 		if err := burner.Start(); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
+		end := sync.OnceFunc(func() {
 			_ = burner.Process.Kill()
 			_ = burner.Wait()
 		})
+		t.Cleanup(end)
+		ends = append(ends, end)
 	}
 	before := leaderEpochs(t, c.Addrs(), "calm")
 	l.takeGap()
@@ -40,6 +44,9 @@ func TestNoFalseFailovers(t *testing.T) {
 	}
 	t.Logf("%d rounds at full load; no acknowledgement for at most %v", n, l.takeGap())
 	l.end()
+	for _, end := range ends {
+		end()
+	}
 	t.Logf("%d acknowledged records checked", l.verify())
 }
 

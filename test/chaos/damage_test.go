@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -49,6 +50,7 @@ func TestDamagedEndIsFetchedAgain(t *testing.T) {
 // lost, under load, and in the end all are the same.
 func TestDamagedReplicasAreMended(t *testing.T) {
 	c, l := startClusterLoad(t, "flipped")
+	l.slow(100 * time.Microsecond) // All is read once from each broker.
 	l.awaitMore(3000)
 	flips := 0
 	for i, percent := range []int64{20, 50, 80} {

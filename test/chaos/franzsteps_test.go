@@ -17,9 +17,12 @@ import (
 // franzSteps is franz-go as a stepper. The client gives up where two brokers in a row
 // refuse the connection when it asks who the coordinator is, or where it is told of a
 // broker before it has that broker's address. So this does what the client tells
-// applications to do: abort, find out whether that was too late, and do all again.
+// applications to do: abort, find out whether that was too late, and do all again. Where
+// the client gave up before a partition was part of the transaction, it keeps the error
+// for good, and another one takes its place.
 type franzSteps struct {
 	*kgo.Client
+	dial    func() *kgo.Client
 	t       *testing.T
 	of      stepsOf
 	old     bool       // Transactions of version 1.
@@ -29,14 +32,23 @@ type franzSteps struct {
 
 func newFranzSteps(t *testing.T, addrs []string, of stepsOf, old bool, opts ...kgo.Opt) *franzSteps {
 	t.Helper()
-	cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF(), kgo.TransactionalID(of.id),
-		kgo.TransactionTimeout(of.timeout), kgo.DefaultProduceTopic(of.topic), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.MetadataMinAge(50*time.Millisecond), kgo.DialTimeout(time.Second))...)
-	if err != nil {
-		t.Fatal(err)
+	f := &franzSteps{t: t, of: of, old: old, answers: make(chan string, 1)}
+	f.dial = func() *kgo.Client {
+		cl, err := kgo.NewClient(append(opts, kgo.SeedBrokers(addrs...), kgo.AlwaysRetryEOF(), kgo.TransactionalID(of.id),
+			kgo.TransactionTimeout(of.timeout), kgo.DefaultProduceTopic(of.topic),
+			kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50*time.Millisecond),
+			kgo.DialTimeout(time.Second))...)
+		if err != nil {
+			t.Error(err)
+			return nil
+		}
+		return cl
 	}
-	t.Cleanup(cl.Close)
-	return &franzSteps{Client: cl, t: t, of: of, old: old, answers: make(chan string, 1)}
+	if f.Client = f.dial(); f.Client == nil {
+		t.FailNow()
+	}
+	t.Cleanup(func() { f.Client.Close() })
+	return f
 }
 
 // Tell takes a step, which goes on by itself.
@@ -98,12 +110,30 @@ func (f *franzSteps) step(ctx context.Context, words []string) error {
 	return fmt.Errorf("no such step: %v", words)
 }
 
+// initPatience is how long a client may be without a producer id until another takes its
+// place: a coordinator is there again sooner.
+const initPatience = 5 * time.Second
+
 // init has the client ask for its producer id and epoch, if it has none that is good.
 func (f *franzSteps) init(ctx context.Context) error {
-	return reach(ctx, func() error {
+	ask := func(ctx context.Context) error {
 		_, _, err := f.ProducerID(ctx)
 		return err
-	})
+	}
+	patient, cancel := context.WithTimeout(ctx, initPatience)
+	defer cancel()
+	err := reach(patient, func() error { return ask(patient) })
+	if patient.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	f.t.Logf("%s: another client, after %v", f.of.id, err)
+	next := f.dial()
+	if next == nil {
+		return err
+	}
+	f.Client.Close()
+	f.Client = next
+	return reach(ctx, func() error { return ask(ctx) })
 }
 
 // write takes a step that makes part of a transaction.
@@ -131,12 +161,12 @@ func (f *franzSteps) orAgain(ctx context.Context, err error, last func() error) 
 	for ; unheard(ctx, err); <-time.After(50 * time.Millisecond) {
 		f.t.Logf("%s: all again after %v", f.of.id, err)
 		if err = f.abort(ctx); err != nil {
-			return err
+			return fmt.Errorf("abort: %w", err)
 		}
 		// The client may leave it to its next request to abort what it could not. Till
 		// then the offsets of the transaction cannot be read.
 		if err = f.init(ctx); err != nil {
-			return err
+			return fmt.Errorf("a new epoch: %w", err)
 		}
 		if done, err := f.committed(ctx); done || err != nil {
 			return err

@@ -159,9 +159,9 @@ func TestClusterWildTransactions(t *testing.T) {
 		}
 		t.Logf("broker %d %s, after %s", node, f.name, l.Summary())
 		f.begin(node)
-		l.AwaitMore(30)
+		l.AwaitMore(15)
 		f.end(node)
-		l.AwaitMore(30)
+		l.AwaitMore(15)
 	}
 	awaitInSync(t.Context(), t, c.Addrs(), transactionsTopic)
 	l.Verify()
