@@ -20,10 +20,10 @@ lint:
 	if [ -n "$$out" ]; then echo "not formatted by gofumpt:"; echo "$$out"; exit 1; fi
 
 # Unit, property, golden and script tests, with the race detector; fuzz targets
-# run on their corpora.
+# run on their corpora. The race detector would sleep for a second at the end of each process.
 .PHONY: unit
 unit:
-	$(GO) test -race $(UNIT)
+	GORACE=atexit_sleep_ms=0 $(GO) test -race $(UNIT)
 
 # Unmodified Kafka clients and tools against the real binary.
 .PHONY: clients

@@ -24,9 +24,15 @@ import (
 	"github.com/strandline/strandline/test/harness"
 )
 
+// raceOptions keep the race detector from sleeping for a second at the end of each process.
+const raceOptions = "atexit_sleep_ms=0"
+
 // TestMain lets scripts run the command line as a process of its own, as users
 // do: the test's binary becomes strandline.
 func TestMain(m *testing.M) {
+	if err := os.Setenv("GORACE", raceOptions); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"strandline": func() {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		context.AfterFunc(ctx, stop)
@@ -66,6 +72,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("CLOSED", closed)
 			env.Setenv("STRANDLINE_BROKERS", closed)
 			env.Setenv("TERM", "xterm")
+			env.Setenv("GORACE", raceOptions)
 			env.Values[slotKey{}] = &slot{}
 			return err
 		},
