@@ -1,10 +1,15 @@
 package strandlinetest_test
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/strandlinetest"
@@ -128,4 +133,60 @@ func TestWildTransactions(t *testing.T) {
 	watch(t, c, "orders", partitions)
 	l := wild.Start(t, wild.Options{Addrs: c.Addrs(), Topic: "orders", Partitions: partitions, IDs: 3, Clients: 8})
 	breakUnder(t, c, l)
+}
+
+// A coordinator is cut off from the other brokers, not from clients, when it writes down that
+// a transaction is to end, which nobody else hears of. It has nobody wait for that, time
+// after time, but sends the producer, and one that takes its id over, to the coordinator that
+// there is by now, which ends it.
+func TestTransactionCoordinatorCutOff(t *testing.T) {
+	c := strandlinetest.StartCluster(t, 3)
+	watch(t, c, "orders", 1)
+	cl := transactional(t, c, "id")
+	inTransaction(t, cl, "read", 0)
+	zombie := coordinatorOf(c, "id")
+	c.MoveLeader("orders", 0, 1+zombie%3)
+	id, epoch, err := cl.ProducerID(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It is asked itself, and waited for.
+	direct := dial(t, c, kgo.SeedBrokers(c.Addrs()[zombie-1]), kgo.RequestTimeoutOverhead(20*time.Second))
+	defer direct.Close()
+	commit := func() error {
+		req := kmsg.NewPtrEndTxnRequest()
+		req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = "id", id, epoch, true
+		resp, err := direct.SeedBrokers()[0].Request(t.Context(), req)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.(*kmsg.EndTxnResponse).ErrorCode)
+	}
+	takeOver := func() error {
+		req := kmsg.NewPtrInitProducerIDRequest()
+		req.TransactionalID, req.TransactionTimeoutMillis = kmsg.StringPtr("id"), 60_000
+		resp, err := direct.SeedBrokers()[0].Request(t.Context(), req)
+		if err != nil {
+			return err
+		}
+		return kerr.ErrorForCode(resp.(*kmsg.InitProducerIDResponse).ErrorCode)
+	}
+	c.Isolate(zombie)
+	began := time.Now()
+	if err := commit(); !errors.Is(err, kerr.NotCoordinator) {
+		t.Errorf("a commit at a coordinator that is cut off: %v", err)
+	}
+	const soon = 4 * time.Second // Else it waits for its record, for 5 s.
+	if took := time.Since(began); took > soon {
+		t.Errorf("it said so after %v", took)
+	}
+	c.Await("another coordinator", func() bool { l := coordinatorOf(c, "id"); return l != 0 && l != zombie })
+	for what, do := range map[string]func() error{"the commit again": commit, "another producer": takeOver} {
+		if err := do(); !errors.Is(err, kerr.NotCoordinator) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	commitUntilTold(t, c, cl, "id")
+	c.Heal()
+	expectCommitted(t, c, 1, "read")
 }

@@ -147,12 +147,21 @@ func (c *Coordinator[M]) Do(
 
 // InDoubt reports whether another broker may be the coordinator of a partition, for all that
 // this one knows: it is out of touch with the active controller, and the replicas do not
-// confirm that it leads. It appends nothing then for those who ask it to, and tells them
-// NOT_COORDINATOR: it would not be committed, and who waits for that does not look for the
-// other. What takes no record it answers still, such as heartbeats: there may be no other.
+// confirm that it leads. It appends nothing then for those who ask it to, has nobody wait for
+// what is not committed, and tells them NOT_COORDINATOR: who waits for that does not look for
+// the other. What waits for nothing it answers still, such as heartbeats: there may be no other.
 func (c *Coordinator[M]) InDoubt(partition int32) bool {
 	h := c.host(partition)
 	return h != nil && h.inDoubt()
+}
+
+// Confident returns NOT_COORDINATOR if this broker is InDoubt, for those to whom nothing
+// that it knows is of use then.
+func (c *Coordinator[M]) Confident(partition int32) error {
+	if c.InDoubt(partition) {
+		return c.notCoordinator(partition)
+	}
+	return nil
 }
 
 // View calls fn with the machine of each partition that is led here, one after

@@ -88,16 +88,33 @@ func (h *host[M]) step(run func(now time.Time) error) error {
 	}
 	var scratch [4]shard.Reply
 	var replies []shard.Reply
-	if len(h.fx.Records) > 0 && h.inDoubt() {
+	switch {
+	case !h.waitsLocked() || !h.inDoubt():
+		replies = h.applyLocked(now, scratch[:0])
+	case len(h.fx.Records) > 0:
 		h.machine.Rejected(now.UnixMilli(), &h.fx, kafka.ErrNotCoordinator)
 		replies = append(scratch[:0], h.fx.Replies...)
-	} else {
-		replies = h.applyLocked(now, scratch[:0])
+	default:
+		h.machine.Late(&h.fx, kafka.ErrNotCoordinator)
+		replies = append(scratch[:0], h.fx.Replies...)
 	}
 	replies = h.settleLocked(replies)
 	h.mu.Unlock()
 	send(replies)
 	return nil
+}
+
+// waitsLocked reports whether the outcome of a step waits for the high watermark, for
+// records of its own or for earlier ones.
+func (h *host[M]) waitsLocked() bool {
+	if len(h.fx.Records) > 0 {
+		return true
+	}
+	if len(h.fx.Replies) == 0 || h.fx.MinHighWatermark == 0 {
+		return false
+	}
+	highWatermark, err := h.partition.HighWatermark()
+	return err != nil || highWatermark < h.fx.MinHighWatermark
 }
 
 func (h *host[M]) inDoubt() bool {
@@ -206,7 +223,17 @@ func (h *host[M]) applyLocked(now time.Time, replies []shard.Reply) []shard.Repl
 		return append(replies, fx.Replies...)
 	}
 	h.parked.push(until, now.Add(h.c.o.WriteTimeout).UnixMilli(), fx.Replies)
+	h.lookForDoubtLocked(now)
 	return replies
+}
+
+// doubtEvery is how often a host whose replies wait asks whether it may have been replaced.
+const doubtEvery = 500 * time.Millisecond
+
+func (h *host[M]) lookForDoubtLocked(now time.Time) {
+	if h.c.o.OutOfTouch != nil && h.parked.len() > 0 {
+		h.parked.dueMs = min(h.parked.dueMs, now.Add(doubtEvery).UnixMilli())
+	}
 }
 
 // rejectLocked turns the replies of a step whose records could not be appended
@@ -278,7 +305,7 @@ func (h *host[M]) settleLocked(replies []shard.Reply) []shard.Reply {
 }
 
 // refuseLateLocked adds to replies refusals in the place of those that have waited
-// for too long.
+// for too long, or wait for what another coordinator may have cut off by now.
 func (h *host[M]) refuseLateLocked(replies []shard.Reply) []shard.Reply {
 	if h.phase != active {
 		return replies
@@ -287,7 +314,17 @@ func (h *host[M]) refuseLateLocked(replies []shard.Reply) []shard.Reply {
 	if h.parked.len() > 0 {
 		until = h.parked.first()
 	}
-	late := h.parked.popLate(h.c.o.Now().UnixMilli(), nil)
+	now := h.c.o.Now()
+	looks := h.parked.dueMs <= now.UnixMilli()
+	late := h.parked.popLate(now.UnixMilli(), nil)
+	if looks {
+		if h.parked.len() > 0 && h.inDoubt() {
+			fx := &shard.Effects{Replies: h.parked.all()}
+			h.machine.Late(fx, kafka.ErrNotCoordinator)
+			replies = append(replies, fx.Replies...)
+		}
+		h.lookForDoubtLocked(now)
+	}
 	if len(late) > 0 {
 		fx := &shard.Effects{Replies: late}
 		h.machine.Late(fx, callerCode(kafka.ErrRequestTimedOut))
@@ -344,8 +381,8 @@ func send(replies []shard.Reply) {
 type parked struct {
 	replies []parkedReply
 	head    int
-	// dueMs is no later than the first deadline. It is not moved when replies are
-	// sent in time, so that those cost no timer.
+	// dueMs is no later than the first deadline, or than the next look whether the host is in
+	// doubt. It is not moved when replies are sent in time, so that those cost no timer.
 	dueMs int64
 }
 

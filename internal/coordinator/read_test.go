@@ -3,6 +3,7 @@ package coordinator_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,5 +99,38 @@ func TestDoubt(t *testing.T) {
 		if b.InDoubt(4) {
 			t.Error("in doubt of a partition that it does not coordinate")
 		}
+	})
+}
+
+// TestDoubtEndsWaiting: who waits for records that the replicas do not have is sent away once
+// they do not confirm the leader any more, and who would wait for them then is at once.
+func TestDoubtEndsWaiting(t *testing.T) {
+	var outOfTouch atomic.Bool
+	inBubble(t, func(o *coordinator.Options[*register]) { o.OutOfTouch = outOfTouch.Load }, func(b *bench) {
+		read := func(name string) {
+			t.Helper()
+			err := b.Do(3, func(m *register, _ int64, fx *shard.Effects) {
+				fx.WaitFor(0)
+				fx.Reply(letter{&b.box, name}, m.values["k"])
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.mustPut("a", "k", "1")
+		read("b")
+		<-time.After(time.Second)
+		b.expect("")
+		outOfTouch.Store(true)
+		<-time.After(time.Second)
+		b.expect("") // The replicas confirm that it leads.
+		b.p.set(func(p *fakePartition) { p.inDoubt = true })
+		<-time.After(time.Second)
+		b.expect("a: NOT_COORDINATOR, b: NOT_COORDINATOR")
+		read("c")
+		b.expect("c: NOT_COORDINATOR")
+		b.p.commit()
+		read("d")
+		b.expect("d: 1")
 	})
 }

@@ -95,6 +95,9 @@ func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Contex
 	if !ok {
 		return nil, fmt.Errorf("%T is not about one transactional id", req)
 	}
+	if err := c.confident(id); err != nil {
+		return nil, err
+	}
 	from.ProducerID = kafka.NoProducerID
 	for {
 		in := coordinator.NewInbox()
@@ -123,6 +126,18 @@ func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Contex
 			return nil, err
 		}
 	}
+}
+
+// confident refuses what comes when another broker may coordinate the id. The machine here
+// may be waiting for the end of a transaction that it has decided and nobody else has heard
+// of, and who waits along does not look for the coordinator that could end it; and what it
+// knows of epochs may be old, so that it would fence a producer for good.
+func (c *Coordinator) confident(id string) error {
+	p, _, err := c.PartitionOf(id)
+	if err != nil {
+		return err
+	}
+	return c.Shards.Confident(p)
 }
 
 // EnsureTopic creates __transaction_state if it is not there, as the broker's
