@@ -199,14 +199,17 @@ func (c *Conn) Hasten() {
 }
 
 // Redial ends the connection, if there is one, so that the next request dials anew: who
-// answers is not the one it is meant for, whose address may be another by now.
-func (c *Conn) Redial() {
+// answers is not the one it is meant for, whose address may be another by now. It returns
+// where the connection led to, "" if there was none.
+func (c *Conn) Redial() (address string) {
 	c.mu.Lock()
 	l := c.link
 	c.mu.Unlock()
-	if l != nil {
-		l.fail(&DownError{Address: l.address, Cause: Ended})
+	if l == nil {
+		return ""
 	}
+	l.fail(&DownError{Address: l.address, Cause: Ended})
+	return l.address
 }
 
 // Close ends the connection; requests without an answer fail. It waits for the

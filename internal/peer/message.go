@@ -223,7 +223,7 @@ type raftResponse struct {
 	code    kafka.Code
 	reason  string
 	// leader is whom to greet, with its address: kafka.NoBroker if that is not known
-	// or nothing was greeted.
+	// or nothing was greeted. A refusal may name it too.
 	leader  kafka.BrokerID
 	address string
 }

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -247,11 +248,18 @@ func (o *outbound) send(ctx context.Context, conn *Conn, e *envelope, timeout ti
 	defer cancel()
 	resp, err := conn.Do(ctx, &raftRequest{body: body})
 	if err != nil {
+		var down *DownError
+		if errors.As(err, &down) && (down.Cause == Refused || down.Cause == Unreachable) {
+			o.raft.miss(o.id, down.Address)
+		}
 		return err
 	}
 	answer, ok := resp.(*raftResponse)
 	if !ok {
 		return fmt.Errorf("a request of Raft was answered by a %T", resp)
+	}
+	if answer.leader != kafka.NoBroker && answer.leader != o.raft.opt.Self.ID {
+		o.raft.hearOf(answer.leader, answer.address)
 	}
 	if answer.code != kafka.ErrNone {
 		refused := &RefusedError{answer.code, answer.reason}
@@ -262,12 +270,10 @@ func (o *outbound) send(ctx context.Context, conn *Conn, e *envelope, timeout ti
 			f(refused)
 		}
 		if refused.Code == kafka.ErrInvalidVoterKey {
-			conn.Redial() // The node may be somewhere else by now, where it says that it is.
+			// The node may be somewhere else by now.
+			o.raft.miss(o.id, conn.Redial())
 		}
 		return refused
-	}
-	if answer.leader != kafka.NoBroker && answer.leader != o.raft.opt.Self.ID {
-		o.raft.hearOf(answer.leader, answer.address)
 	}
 	return nil
 }

@@ -78,6 +78,8 @@ type Raft struct {
 	waiting   []*outbound // Those that do not run yet.
 	// heard are the addresses that nodes told of themselves.
 	heard map[kafka.BrokerID]string
+	// misses counts in vain at how many of its places a node was looked for, see Address.
+	misses map[kafka.BrokerID]int
 	// own counts the greetings of this node that arrived here, see CheckSelf.
 	own uint64
 	// refused are those whose messages were refused, so that one line says so.
@@ -108,7 +110,7 @@ func NewRaft(o RaftOptions) *Raft {
 	return &Raft{
 		opt: o, log: o.Conn.Logger, clusterID: o.ClusterID, fresh: make(chan struct{}, 1),
 		outbounds: map[kafka.BrokerID]*outbound{}, heard: map[kafka.BrokerID]string{},
-		refused: map[refusal]bool{},
+		misses: map[kafka.BrokerID]int{}, refused: map[refusal]bool{},
 	}
 }
 
@@ -161,14 +163,19 @@ func (r *Raft) Send(messages []*raftpb.Message) {
 	}
 }
 
-// Greet implements quorum.Transport: it tells the voters this node was started with,
-// and all others that it has heard of, that it is here.
+// Greet implements quorum.Transport: it tells the voters, those this node was started with
+// too, and all others that it has heard of, that it is here.
 func (r *Raft) Greet(fresh bool) {
 	ids := slices.Collect(maps.Keys(r.opt.Voters))
 	r.mu.Lock()
+	q := r.quorum
 	ids = slices.AppendSeq(ids, maps.Keys(r.heard))
 	r.mu.Unlock()
-	for _, id := range ids {
+	if q != nil {
+		ids = append(ids, q.Status().Voters...)
+	}
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
 		if id != r.opt.Self.ID {
 			r.to(id).greet(fresh)
 		}
@@ -193,21 +200,40 @@ func (r *Raft) to(id kafka.BrokerID) *outbound {
 }
 
 // Address returns where a node listens: where it says so itself, else where the quorum
-// knows it, else where this node was told to look.
+// knows it, else where this node was told to look. Where it was looked for in vain, the
+// next of these places is tried: nodes move, and any of the three may be what is left of
+// an earlier time.
 func (r *Raft) Address(id kafka.BrokerID) (string, bool) {
 	r.mu.Lock()
-	heard, q := r.heard[id], r.quorum
+	heard, q, misses := r.heard[id], r.quorum, r.misses[id]
 	r.mu.Unlock()
-	if heard != "" {
-		return heard, true
-	}
-	if q != nil {
-		if m, ok := q.Member(id); ok && m.Address != "" {
-			return m.Address, true
+	places := make([]string, 0, 3)
+	add := func(address string) {
+		own := address == r.opt.Self.Address && id != r.opt.Self.ID // Then it moved: here is no other.
+		if address != "" && !own && !slices.Contains(places, address) {
+			places = append(places, address)
 		}
 	}
-	address, ok := r.opt.Voters[id]
-	return address, ok
+	add(heard)
+	if q != nil {
+		m, _ := q.Member(id)
+		add(m.Address)
+	}
+	add(r.opt.Voters[id])
+	if len(places) == 0 {
+		return "", false
+	}
+	return places[misses%len(places)], true
+}
+
+// miss notes that a node is not where it was looked for.
+func (r *Raft) miss(id kafka.BrokerID, address string) {
+	if now, _ := r.Address(id); now != address {
+		return // It was heard of elsewhere meanwhile.
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.misses[id]++
 }
 
 // Receive takes the body of a request with RaftKey to the quorum. It waits while the
@@ -218,7 +244,7 @@ func (r *Raft) Receive(ctx context.Context, body []byte) error {
 	return err
 }
 
-// receive is Receive, and tells whether it was a greeting.
+// receive is Receive, and tells whether it was a greeting, or is to be taken for one.
 func (r *Raft) receive(ctx context.Context, body []byte) (greeting bool, err error) {
 	var e *envelope
 	decode := func() (err error) {
@@ -233,7 +259,7 @@ func (r *Raft) receive(ctx context.Context, body []byte) (greeting bool, err err
 		return false, errors.New("the quorum is not open yet")
 	}
 	if err := r.check(e, clusterID); err != nil {
-		return false, r.refuse(e.from.ID, err)
+		return r.overhear(ctx, q, e, clusterID), r.refuse(e.from.ID, err)
 	}
 	if e.from.ID == r.opt.Self.ID {
 		r.mu.Lock()
@@ -277,6 +303,21 @@ func (r *Raft) check(e *envelope, clusterID string) error {
 	return nil
 }
 
+// overhear takes from what is meant for another node where the member is that sent it. It
+// looks for the other one where that was before this node came here, and may itself be
+// where nobody looks for it: so it passes for a greeting.
+func (r *Raft) overhear(ctx context.Context, q Quorum, e *envelope, clusterID string) (greeting bool) {
+	if e.to.ID == r.opt.Self.ID || e.from.ID == r.opt.Self.ID || clusterID == "" || e.clusterID != clusterID {
+		return false
+	}
+	known, ok := q.Member(e.from.ID)
+	if !ok || known.Directory != e.from.Directory || q.Greeted(ctx, e.from, false) != nil {
+		return false
+	}
+	r.hear(e.from)
+	return true
+}
+
 // refuse logs a refusal once and gives it the form of an answer.
 func (r *Raft) refuse(from kafka.BrokerID, err error) error {
 	var stranger *quorum.StrangerError
@@ -312,9 +353,16 @@ func (r *Raft) firstTime(id kafka.BrokerID, reason string) bool {
 // hearOf notes where a node is said to be.
 func (r *Raft) hearOf(id kafka.BrokerID, address string) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, known := r.heard[id]; address != "" && (known || len(r.heard) < maxHeard) {
+	before, known := r.heard[id]
+	news := address != "" && address != before && (known || len(r.heard) < maxHeard)
+	o := r.outbounds[id]
+	if news {
 		r.heard[id] = address
+		delete(r.misses, id)
+	}
+	r.mu.Unlock()
+	if news && o != nil {
+		o.conn.Hasten()
 	}
 }
 

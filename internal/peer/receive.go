@@ -29,13 +29,15 @@ func (r *Raft) handle(ctx context.Context, req *wire.Request) wire.Response {
 	case errors.As(err, &garbled):
 		return wire.Close(err.Error())
 	case errors.As(err, &refused):
-		return answered{&raftResponse{code: refused.Code, reason: refused.Reason, leader: kafka.NoBroker}}
+		answer := r.answer(greeting)
+		answer.code, answer.reason = refused.Code, refused.Reason
+		return answered{answer}
 	}
 	return answered{&raftResponse{code: kafka.ErrUnknownServerError, reason: err.Error(), leader: kafka.NoBroker}}
 }
 
 // answer says that all is well, and to one that greets who leads: only the leader can
-// let it in.
+// let it in, and it may look elsewhere for it.
 func (r *Raft) answer(greeting bool) *raftResponse {
 	answer := &raftResponse{leader: kafka.NoBroker}
 	q, _ := r.attached()

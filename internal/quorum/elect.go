@@ -136,10 +136,11 @@ func (q *Quorum) joining() bool {
 	return q.opt.Transport != nil && !belongs(q.conf, raftID(q.opt.NodeID))
 }
 
-// unheard says that this node follows without a vote and has heard of no leader: it may
-// have another address than the leader looks for it at, and asks nobody for votes.
+// unheard says that this node has heard of no leader. It may have another address than the
+// leader looks for it at, or the leader another than it knows, and those that it asks for
+// votes say nothing of one whom they still hear.
 func (q *Quorum) unheard() bool {
-	return q.opt.Transport != nil && q.role.leader == raft.None && isLearner(q.conf, raftID(q.opt.NodeID))
+	return q.opt.Transport != nil && q.role.leader == raft.None && belongs(q.conf, raftID(q.opt.NodeID))
 }
 
 // mayVote reports whether a request for a vote may be answered. Who has lost entries
