@@ -283,6 +283,18 @@ func startForeigners(t *testing.T, addrs []string) []*foreign {
 	}
 }
 
+// keepLogs has what the brokers logged be with the test's artifacts, beside what clients did.
+func keepLogs(t *testing.T, c *harness.Cluster) {
+	dir := t.ArtifactDir()
+	t.Cleanup(func() {
+		for i, b := range c.Brokers {
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("broker-%d.log", i+1)), []byte(b.Log()), 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 // clientLog returns where a client is to log what it meets. The file is with the test's
 // artifacts (go test -artifacts), and its end is shown when the test fails.
 func clientLog(t *testing.T, name string) (path string) {
@@ -325,13 +337,14 @@ func javaLog(t *testing.T) (args []string) {
 func TestForeignClients(t *testing.T) {
 	links := harness.NewLinks(t, 3)
 	c := harness.StartClusterOn(t, links, harness.Binary(t), t.TempDir())
+	keepLogs(t, c)
 	clients := startForeigners(t, c.Addrs())
 	progress := func(what string) {
 		t.Helper()
 		for _, f := range clients {
 			began := time.Now()
 			f.awaitMore(70)
-			t.Logf("%s: %s has gone on after %v", what, f.name, time.Since(began))
+			t.Logf("%s: %s: %s has gone on after %v", time.Now().Format("15:04:05.000"), what, f.name, time.Since(began))
 		}
 	}
 	stop := func(s syscall.Signal) func(int) {
