@@ -112,8 +112,13 @@ func (b *Broker) network() netx.Network {
 	if b.config.Network != nil {
 		return b.config.Network
 	}
-	return netx.TCP{}
+	return netx.TCP{Silence: peerSilence}
 }
+
+// peerSilence is for how long another broker's host may acknowledge nothing until connections
+// with it are given up. It is longer than broker.session.timeout.ms is by default: a cut that
+// costs no session costs no connection either.
+const peerSilence = 2 * time.Second
 
 // remote returns the way to other brokers; nil on a broker that is alone.
 func (b *Broker) remote() controlplane.Remote {

@@ -37,18 +37,35 @@ type TCP struct {
 	// connections; 0 or less leaves them to the kernel, which sizes them by
 	// need and is the faster choice on anything but a tiny machine.
 	SendBufferBytes, ReceiveBufferBytes int
+	// Silence is for how long the other host may acknowledge nothing of what it was sent,
+	// keep-alives among it, until a connection is given up; 0 leaves it to the kernel, which
+	// is patient for a quarter of an hour with what was sent, and 45 seconds with who says
+	// nothing. It is rounded up to whole seconds of at least two.
+	//
+	// A connection that outlives a cut is not as good as before: the kernel sends again after
+	// pauses that double, so that what is asked on it when the cut is over waits for as long
+	// again as that had lasted.
+	Silence time.Duration
 }
 
-// keepAlive finds a dead peer about 45 seconds after its last sign of life.
-func keepAlive() net.KeepAliveConfig {
+// keepAlive finds a dead peer about 45 seconds after its last sign of life, or after Silence.
+func (t TCP) keepAlive() net.KeepAliveConfig {
+	if t.Silence > 0 {
+		const often = time.Second // The least there is.
+		return net.KeepAliveConfig{Enable: true, Idle: often, Interval: often, Count: int(t.silence()/often) - 1}
+	}
 	return net.KeepAliveConfig{
 		Enable: true, Idle: 15 * time.Second, Interval: 10 * time.Second, Count: 3,
 	}
 }
 
+func (t TCP) silence() time.Duration {
+	return max((t.Silence + time.Second - 1).Truncate(time.Second), 2*time.Second)
+}
+
 // Listen implements Network.
 func (t TCP) Listen(ctx context.Context, address string) (net.Listener, error) {
-	config := net.ListenConfig{KeepAliveConfig: keepAlive(), Control: t.control}
+	config := net.ListenConfig{KeepAliveConfig: t.keepAlive(), Control: t.control}
 	l, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)
@@ -58,7 +75,7 @@ func (t TCP) Listen(ctx context.Context, address string) (net.Listener, error) {
 
 // Dial implements Network.
 func (t TCP) Dial(ctx context.Context, address string) (net.Conn, error) {
-	dialer := net.Dialer{KeepAliveConfig: keepAlive(), Control: t.control}
+	dialer := net.Dialer{KeepAliveConfig: t.keepAlive(), Control: t.control}
 	c, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", address, err)
@@ -67,12 +84,16 @@ func (t TCP) Dial(ctx context.Context, address string) (net.Conn, error) {
 }
 
 // control sizes the buffers before the socket listens or connects: the window
-// scale is agreed on in the handshake, and accepted sockets inherit the sizes.
+// scale is agreed on in the handshake, and accepted sockets inherit the sizes, as they do
+// the time without an acknowledgement.
 func (t TCP) control(_, _ string, raw syscall.RawConn) error {
 	var err error
 	set := func(fd uintptr) {
+		if t.Silence > 0 {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(t.silence().Milliseconds()))
+		}
 		if t.SendBufferBytes > 0 {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, t.SendBufferBytes)
+			err = errors.Join(err, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF, t.SendBufferBytes))
 		}
 		if t.ReceiveBufferBytes > 0 {
 			err = errors.Join(err,
