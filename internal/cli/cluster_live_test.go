@@ -106,7 +106,7 @@ func TestDrainAndBalance(t *testing.T) {
 	c.want("orders\t8\t3\t", "topic", "create", "orders", "--partitions", "8", "--durability", "strict")
 	c.wantCode(2, "want strict, balanced or relaxed", "topic", "create", "x", "--durability", "loose")
 	c.wantCode(2, "sets min.insync.replicas=2", "topic", "create", "x", "--durability", "strict", "-c", "min.insync.replicas=1")
-	c.wantCode(1, "was asked for", "topic", "create", "x", "--durability", "balanced", "-r", "2")
+	c.wantCode(1, "replication factor 2 was asked for: ask for 3", "topic", "create", "x", "--durability", "balanced", "-r", "2")
 	c.want(`"durability": "strict"`, "topic", "describe", "orders", "--json")
 	n := c.fill("orders")
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -149,6 +150,7 @@ func (c *topicCreate) print(responses kadm.CreateTopicResponses, topics []string
 		row := createdTopic{name, r.NumPartitions, r.ReplicationFactor, topicID(r.ID), !exists &&
 			!c.dryRun, c.durability}
 		created = append(created, row)
+		c.warnOfRefusal(r)
 		t.add(name, fmt.Sprint(row.Partitions), fmt.Sprint(row.ReplicationFactor), orDash(row.ID),
 			row.Created)
 	}
@@ -158,6 +160,18 @@ func (c *topicCreate) print(responses kadm.CreateTopicResponses, topics []string
 		return err
 	}
 	return c.joined(failed)
+}
+
+// warnOfRefusal tells of a topic that takes nothing from most producers. Kafka creates it too.
+func (c *topicCreate) warnOfRefusal(r kadm.CreateTopicResponse) {
+	setting := r.Configs["min.insync.replicas"]
+	minimum, err := strconv.Atoi(setting.MaybeValue())
+	if err != nil || r.Err != nil || minimum <= int(r.ReplicationFactor) {
+		return // A broker that does not say what it set has no number there.
+	}
+	c.out.warn("topic %s refuses acks=all, for good: min.insync.replicas is %d, and it has %s. "+
+		"Ask for more replicas, or --config min.insync.replicas=%d", r.Topic, minimum,
+		plural(int32(r.ReplicationFactor), "replica"), r.ReplicationFactor)
 }
 
 func (c *topicCreate) sayCreated(created []createdTopic) {

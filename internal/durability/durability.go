@@ -94,8 +94,8 @@ type TooFewError struct {
 // Error implements error.
 func (e *TooFewError) Error() string {
 	if e.Asked {
-		return fmt.Sprintf("durability %s keeps a record on two of %d brokers or more, and replication factor %d "+
-			"was asked for", e.Contract, e.Want, e.Have)
+		return fmt.Sprintf("durability %s keeps three replicas or more, and replication factor %d was asked for: "+
+			"ask for %d, or for none", e.Contract, e.Have, e.Want)
 	}
 	brokers := "there are " + strconv.Itoa(e.Have)
 	if e.Have == 1 {
@@ -172,7 +172,11 @@ func Explain(f Facts) string {
 		where = "in memory"
 	}
 	text := fmt.Sprintf("%d of %d in sync must have a record for acks=all, %s", f.MinInsyncReplicas, f.ReplicationFactor, where)
-	if f.ReplicationFactor == 1 {
+	switch {
+	case f.MinInsyncReplicas > f.ReplicationFactor:
+		text = fmt.Sprintf("acks=all is always refused: min.insync.replicas is %d, and there are no more replicas than %d",
+			f.MinInsyncReplicas, f.ReplicationFactor)
+	case f.ReplicationFactor == 1:
 		text = "one replica: acks=all is answered when its broker has a record " + where + ", and with that broker's disk " +
 			"all is lost"
 	}

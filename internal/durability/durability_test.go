@@ -72,6 +72,8 @@ func TestOf(t *testing.T) {
 		{facts(3, 1, 1, false), durability.Custom, "1 of 3"},
 		{facts(3, 2, 1, true), durability.Custom, "may lead"},
 		{facts(3, 2, 0, false), durability.Custom, ""},
+		{facts(1, 2, 1, false), durability.Custom, "acks=all is always refused"},
+		{facts(3, 4, 1, true), durability.Custom, "may lead"},
 	} {
 		if got := durability.Of(c.facts); got != c.want {
 			t.Errorf("%+v is %s, want %s", c.facts, got, c.want)
