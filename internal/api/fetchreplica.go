@@ -67,6 +67,7 @@ func (h *fetchAPI) replicaOf(w *wire.Request, req *kmsg.FetchRequest) *replicaFe
 	f := &replicaFetch{
 		id: kafka.BrokerID(req.ReplicaState.ID), epoch: kafka.BrokerEpoch(req.ReplicaState.Epoch), request: req,
 	}
+	h.s.followers.heard(w.Conn, f.id)
 	n := 0
 	for i := range req.Topics {
 		n += len(req.Topics[i].Partitions)

@@ -60,8 +60,9 @@ type Services struct {
 	// wants others to; nil for never.
 	OutOfTouch, Hangs func() bool
 
-	errors errorCounts
-	letGo  letGo
+	errors    errorCounts
+	letGo     letGo
+	followers followers
 
 	versions []kmsg.ApiVersionsResponseApiKey
 	// memory is for requests of clients, others for those of brokers.

@@ -167,7 +167,8 @@ func (w *world) start() {
 	w.boot()
 }
 
-func (w *world) connClosed(_ *wire.Conn, reason wire.CloseReason, err error) {
+func (w *world) connClosed(c *wire.Conn, reason wire.CloseReason, err error) {
+	w.services.Closed(c)
 	select {
 	case w.closed <- fmt.Errorf("%s: %w", reason, err):
 	default: // Nobody looks.

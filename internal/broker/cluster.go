@@ -198,7 +198,7 @@ func (b *Broker) openReplication() {
 	})
 	c.changes = insync.New(insync.Options{
 		Self: c.self.ID, BrokerEpoch: b.brokerEpoch, Controller: b.control, Partitions: b.partitions,
-		MaxLag: func() time.Duration { return b.settings().ReplicaLagTimeMax }, Now: b.now, Logger: b.log,
+		MaxLag: func() time.Duration { return b.settings().ReplicaLagTimeMax }, Unheard: b.api.Unheard, Now: b.now, Logger: b.log,
 	})
 	b.applier.Moved, b.applier.Wants, b.applier.Eligible = c.fetcher.Follow, c.changes.Want, b.eligible
 	c.mender = &partition.Mender{Applier: b.applier, Now: b.now, Logger: b.log, Peers: &fetcher.Ranges{
@@ -238,6 +238,7 @@ func (b *Broker) openClusterWire() (err error) {
 		Listeners: []wire.Listener{{Name: metadata.ClusterListener, Listener: c.listener, TLS: server(c.tls)}},
 		APIs:      func(key int16) (wire.API, bool) { a, ok := rows[key]; return a, ok },
 		Limits:    l, Logger: b.log,
+		Events: wire.Events{ConnClosed: func(c *wire.Conn, _ wire.CloseReason, _ error) { b.api.Closed(c) }},
 	})
 	return err
 }

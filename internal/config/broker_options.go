@@ -331,7 +331,9 @@ func storageOptions() []Option {
 		{
 			Name: "replica.lag.time.max.ms", Type: Long, Default: "30000", Check: atLeast(1),
 			broker: func(b *Broker) any { return &b.ReplicaLagTimeMax },
-			Doc:    "After how long a follower that has not caught up leaves the in-sync replicas.",
+			Doc: "After how long a follower that has not caught up leaves the in-sync replicas. One " +
+				"that has lost all connections to the leader, and so cannot catch up, leaves them " +
+				"within about three seconds.",
 		},
 		{
 			Name: "metadata.log.max.record.bytes.between.snapshots", Type: Long, Default: "20971520",

@@ -54,8 +54,10 @@ type Options struct {
 	Partitions  *partition.Table
 	// MaxLag is replica.lag.time.max.ms as it is now.
 	MaxLag func() time.Duration
-	Now    func() time.Time
-	Logger *slog.Logger
+	// Unheard says for how long followers have had no connection to this broker.
+	Unheard isr.Unheard
+	Now     func() time.Time
+	Logger  *slog.Logger
 }
 
 // The limits of a request.
@@ -65,6 +67,8 @@ const (
 	lastBackoff    = time.Second
 	// refusedFor is how long a follower that was refused is not asked for again.
 	refusedFor = time.Second
+	// severedCheck is how often partitions that wait for a follower are looked at.
+	severedCheck = 250 * time.Millisecond
 )
 
 // Changes gathers and sends what leaders want.
@@ -103,7 +107,7 @@ func (c *Changes) poke() {
 // ctx ends.
 func (c *Changes) Run(ctx context.Context) error {
 	backoff := time.Duration(0)
-	var check time.Time // When to look at the followers next.
+	var check, all time.Time // When to look at the followers next, and at all of them.
 	for {
 		timer := time.NewTimer(c.pause(&check, backoff))
 		select {
@@ -116,7 +120,11 @@ func (c *Changes) Run(ctx context.Context) error {
 		timer.Stop()
 		if now := c.o.Now(); !check.IsZero() && !now.Before(check) {
 			check = time.Time{}
-			c.checkLag(now)
+			every := !now.Before(all)
+			if every {
+				all = now.Add(c.o.MaxLag() / 2)
+			}
+			c.checkLag(now, every)
 		}
 		if err := c.send(ctx); err != nil && ctx.Err() == nil {
 			if backoff == firstBackoff { // Once is no news, and one line is enough.
@@ -142,7 +150,7 @@ func (c *Changes) pause(check *time.Time, backoff time.Duration) time.Duration {
 	if !checking {
 		*check = time.Time{}
 	} else if check.IsZero() {
-		*check = c.o.Now().Add(c.o.MaxLag() / 2)
+		*check = c.o.Now().Add(min(c.o.MaxLag()/2, severedCheck))
 	}
 	pause := forEver
 	if waiting {
@@ -164,15 +172,25 @@ func (c *Changes) wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// checkLag looks for followers that have fallen behind. When nothing here has
-// followers any more it is not done again before Want.
-func (c *Changes) checkLag(now time.Time) {
+// checkLag looks for followers that have fallen behind, at all partitions or at those that
+// may wait for one. When nothing here has followers any more it is not done again before
+// Want.
+func (c *Changes) checkLag(now time.Time, all bool) {
+	if !all {
+		c.o.Partitions.All(func(p *partition.Partition) bool {
+			if p.Lacks() {
+				p.CheckLag(now, c.o.Unheard)
+			}
+			return true
+		})
+		return
+	}
 	c.mu.Lock()
 	c.checking = false // Want may set it again meanwhile.
 	c.mu.Unlock()
 	followed := false
 	c.o.Partitions.All(func(p *partition.Partition) bool {
-		followed = p.CheckLag(now) || followed
+		followed = p.CheckLag(now, c.o.Unheard) || followed
 		return true
 	})
 	if followed {

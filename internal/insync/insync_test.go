@@ -16,6 +16,7 @@ import (
 	"github.com/strandline/strandline/internal/insync"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
+	"github.com/strandline/strandline/internal/record"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
 
@@ -32,6 +33,16 @@ type leader struct {
 	requests []*kmsg.AlterPartitionRequest
 	// answer decides about a request; nil grants it.
 	answer func(*kmsg.AlterPartitionRequest) (*kmsg.AlterPartitionResponse, error)
+	lost   time.Time // When broker 2 had no connection any more.
+}
+
+func (l *leader) unheard(kafka.BrokerID) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.lost.IsZero() {
+		return 0
+	}
+	return time.Since(l.lost)
 }
 
 // leading runs a test in a bubble of virtual time with so many partitions.
@@ -47,7 +58,8 @@ func leading(t *testing.T, partitions int, isr []kafka.BrokerID, test func(t *te
 		l := &leader{t: t, table: partition.NewTable()}
 		l.changes = insync.New(insync.Options{
 			Self: 1, BrokerEpoch: func() kafka.BrokerEpoch { return 11 }, Controller: l, Partitions: l.table,
-			MaxLag: func() time.Duration { return maxLag }, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+			MaxLag: func() time.Duration { return maxLag }, Unheard: l.unheard, Now: time.Now,
+			Logger: slog.New(slog.DiscardHandler),
 		})
 		l.table.Edit(func(e *partition.Edit) {
 			for i := range partitions {
@@ -273,6 +285,39 @@ func TestNothingToDo(t *testing.T) {
 		<-time.After(1000 * time.Hour)
 		if time.Since(begin) != 1000*time.Hour || len(l.asked()) != 0 {
 			t.Error("something happened")
+		}
+	})
+}
+
+// TestSevered: a follower without a connection is wanted out soon, of the partitions that wait
+// for it.
+func TestSevered(t *testing.T) {
+	leading(t, 2, []kafka.BrokerID{1, 2}, func(t *testing.T, l *leader) {
+		l.fetch(0)
+		l.fetch(1)
+		l.mu.Lock()
+		l.lost = time.Now()
+		l.mu.Unlock()
+		<-time.After(3 * time.Second)
+		if n := len(l.asked()); n != 0 {
+			t.Errorf("asked %d times while nobody waits for the follower", n)
+		}
+		b := record.NewBuilder(record.CodecNone, 0)
+		b.Append(time.Now().UnixMilli(), nil, []byte("v"), nil)
+		batch, _, err := record.Next(b.Build())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.table.Get("orders", 1).Append([]record.Batch{batch}, partition.AcksAll, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Second)
+		asked := l.asked()
+		if len(asked) != 1 || len(asked[0].Topics) != 1 || len(asked[0].Topics[0].Partitions) != 1 {
+			t.Fatalf("asked %d times", len(asked))
+		}
+		if p := asked[0].Topics[0].Partitions[0]; p.Partition != 1 || len(p.NewISR) != 1 {
+			t.Errorf("asked for %v of partition %d", p.NewISR, p.Partition)
 		}
 	})
 }

@@ -250,10 +250,22 @@ func (l *Leader) isInSync(r *replica, now time.Time) bool {
 		r.caughtUpWithin(l.maxLag, now) && !now.Before(r.notBefore)
 }
 
-// Tick looks for members that have fallen behind and returns the smaller ISR
-// that is wanted, if any. Until Committed all stay in the ISR. It must be called
-// more often than the lag that is allowed.
-func (l *Leader) Tick(logEndOffset kafka.Offset, now time.Time) *Change {
+// Unheard says for how long a follower has had no connection to this broker; 0 if it has
+// one, or never had.
+type Unheard func(kafka.BrokerID) time.Duration
+
+// The times after which a member that can't be heard holds up nobody any more: since it lost
+// its last connection, and since it fetched last, or this broker leads. They are longer than
+// it takes to connect again, and to hear of a leader.
+const (
+	unheardPatience = 500 * time.Millisecond
+	silentPatience  = 2 * time.Second
+)
+
+// Tick looks for members that have fallen behind, and for those that lack records and can't
+// come for them, and returns the smaller ISR that is wanted, if any. Until Committed all stay
+// in the ISR. It must be called more often than the lag that is allowed.
+func (l *Leader) Tick(logEndOffset kafka.Offset, now time.Time, unheard Unheard) *Change {
 	l.logEndOffset = max(l.logEndOffset, logEndOffset)
 	for i := range l.replicas {
 		// One that has everything need not fetch to say so again.
@@ -270,7 +282,7 @@ func (l *Leader) Tick(logEndOffset kafka.Offset, now time.Time) *Change {
 	var stay []kafka.BrokerID
 	for _, id := range l.isr {
 		r := l.find(id)
-		if id == l.self || r.caughtUpWithin(l.maxLag, now) {
+		if id == l.self || r.caughtUpWithin(l.maxLag, now) && !l.isSevered(r, now, unheard) {
 			stay = append(stay, id)
 		}
 	}
@@ -279,6 +291,13 @@ func (l *Leader) Tick(logEndOffset kafka.Offset, now time.Time) *Change {
 	}
 	l.pending = stay
 	return l.Wanted()
+}
+
+// isSevered reports whether a follower lacks records and has no way to this broker, as where
+// the link between the two is cut. The controller may hear both, and then fences neither.
+func (l *Leader) isSevered(r *replica, now time.Time, unheard Unheard) bool {
+	return r.syncedEnd < l.logEndOffset && unheard(r.id) >= unheardPatience &&
+		now.Sub(later(r.lastCaughtUp, r.lastFetchTime)) >= silentPatience
 }
 
 // Wanted returns the change that waits for the controller's decision, or nil.

@@ -25,6 +25,13 @@ func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
 		var l *isr.Leader
 		now := epoch
+		lost := map[kafka.BrokerID]time.Time{}
+		unheard := func(id kafka.BrokerID) time.Duration {
+			if at, ok := lost[id]; ok {
+				return now.Sub(at)
+			}
+			return 0
+		}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			var out bytes.Buffer
 			for line := range strings.Lines(d.Input) {
@@ -58,7 +65,11 @@ func TestScripts(t *testing.T) {
 					_, want, err = l.Fetched(f)
 				case "tick": // tick seconds
 					now = now.Add(time.Duration(args[0]) * time.Second)
-					want = l.Tick(0, now)
+					want = l.Tick(0, now, unheard)
+				case "lost": // lost broker; it has no connection any more
+					lost[kafka.BrokerID(args[0])] = now
+				case "connected": // connected broker
+					delete(lost, kafka.BrokerID(args[0]))
 				case "committed": // committed epoch isr...
 					l.Committed(nil, brokers(args[1:]), kafka.PartitionEpoch(args[0]))
 				case "assigned": // assigned epoch replicas...; the ISR stays
@@ -183,7 +194,13 @@ func TestHighWatermark(t *testing.T) {
 			},
 			"tick": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(0, 900).Draw(t, "ms")) * time.Millisecond)
-				note(l.Tick(end, now))
+				severed := rapid.SampledFrom(append(all[1:], 0)).Draw(t, "severed")
+				note(l.Tick(end, now, func(id kafka.BrokerID) time.Duration {
+					if id == severed {
+						return time.Hour
+					}
+					return 0
+				}))
 			},
 			"decide": func(t *rapid.T) {
 				if pending == nil {

@@ -168,17 +168,21 @@ func (p *Partition) isOutside(others []kafka.BrokerID) bool {
 	})
 }
 
-// CheckLag looks for members of the ISR that have fallen behind, and reports
-// whether there may be any, now or later: the replica leads others.
-func (p *Partition) CheckLag(now time.Time) bool {
-	leads, wants := p.checkLag(now)
+// CheckLag looks for members of the ISR that have fallen behind, or are severed from this
+// broker, and reports whether there may be any, now or later: the replica leads others.
+func (p *Partition) CheckLag(now time.Time, unheard isr.Unheard) bool {
+	leads, wants := p.checkLag(now, unheard)
 	if wants && p.wants != nil {
 		p.wants(p)
 	}
 	return leads
 }
 
-func (p *Partition) checkLag(now time.Time) (leads, wants bool) {
+// Lacks reports whether some record is not below the high watermark yet. It costs next to
+// nothing.
+func (p *Partition) Lacks() bool { return p.HighWatermark() < p.log.LogEndOffset() }
+
+func (p *Partition) checkLag(now time.Time, unheard isr.Unheard) (leads, wants bool) {
 	p.role.RLock()
 	defer p.role.RUnlock()
 	p.progress.mu.Lock()
@@ -187,7 +191,7 @@ func (p *Partition) checkLag(now time.Time) (leads, wants bool) {
 		return false, false
 	}
 	l := p.progress.leader
-	return l.Replicas() > 1, l.Tick(p.log.LogEndOffset(), now) != nil
+	return l.Replicas() > 1, l.Tick(p.log.LogEndOffset(), now, unheard) != nil
 }
 
 // ISRCommitted takes in what the controller answered to the leader of an epoch. A smaller

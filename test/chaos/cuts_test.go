@@ -60,6 +60,9 @@ func cuts(links *harness.Links) []fault {
 		{name: "one link cut", begin: func(node int) { links.Cut(node, others(node)[0]) }, end: heal},
 		{name: "one link cut, one way", begin: func(node int) { links.CutOneWay(node, others(node)[0]) }, end: heal},
 		{name: "the controller cut off", begin: func(node int) { links.Isolate(node) }, end: heal, onlyController: true},
+		{name: "the controller, and the link between the others cut", end: heal, onlyController: true, begin: func(node int) {
+			links.Cut(others(node)[0], others(node)[1]) // Both are heard by the controller.
+		}},
 	}
 }
 
@@ -94,10 +97,12 @@ func suffer(t *testing.T, c *harness.Cluster, l *load, n int, faults []fault) (g
 		if f.onlyController {
 			node = controller(t, c.Addrs())
 		}
+		awaitInSync(t.Context(), t, c.Addrs(), l.topic) // Else nobody waits for who is cut off.
 		l.takeGap()
 		f.begin(node)
-		// Until every partition has gone on, or was never stopped.
-		l.awaitEach(time.Now())
+		// Until every partition has gone on, or was never stopped: after what was on its way.
+		const onItsWay = 200 * time.Millisecond
+		l.awaitEach(time.Now().Add(onItsWay))
 		l.awaitMore(1000)
 		gap := l.takeGap()
 		f.end(node)
@@ -140,6 +145,30 @@ func TestClusterCuts(t *testing.T) {
 	c.Stop()
 	l.compareReplicas(c)
 	judge(t, "a broker was cut off", gaps, pauseGoal)
+}
+
+// TestClusterLinkCut cuts the link between a leader and a follower both of whom the active
+// controller hears, so that it fences neither.
+func TestClusterLinkCut(t *testing.T) {
+	links, c, l := startLinkedLoad(t, "link")
+	l.slow(100 * time.Microsecond)
+	gaps := suffer(t, c, l, rounds(t, 1), []fault{{
+		name: "the controller, and the link between the others cut", onlyController: true,
+		begin: func(node int) {
+			leader, follower := 1+node%3, 1+(node+1)%3
+			leadAll(t, c, l.topic, int32(leader))
+			links.Cut(leader, follower)
+		},
+		end: func(int) { links.Heal() },
+	}})
+	l.end()
+	t.Logf("%d acknowledged records checked", l.verify())
+	c.Stop()
+	l.compareReplicas(c)
+	if slices.Min(gaps) < time.Second {
+		t.Error("nobody waited for who was cut off")
+	}
+	judge(t, "a link was cut", gaps, pauseGoal)
 }
 
 // TestClusterPause stops brokers with SIGSTOP for longer than their sessions last, and
