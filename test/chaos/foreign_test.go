@@ -279,7 +279,7 @@ func startForeigners(t *testing.T, addrs []string) []*foreign {
 			"-XX:TieredStopAtLevel=1", "-cp", classpath, "Ride")...),
 		startForeign(t, 2, "librdkafka", addrs, ".", "env", "RIDE_LOG="+clientLog(t, "librdkafka"),
 			filepath.Join(venv, "bin", "python"), filepath.Join(clients, "python", "ride.py")),
-		startForeign(t, 3, "kafkajs", addrs, node, "node", "ride.js"),
+		startForeign(t, 3, "kafkajs", addrs, node, "env", "RIDE_LOG="+clientLog(t, "kafkajs"), "node", "ride.js"),
 	}
 }
 

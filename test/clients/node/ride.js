@@ -1,6 +1,7 @@
 // kafkajs through faults: an idempotent producer and a consumer that go on until the
 // input ends, and print what they saw: "ack VALUE PARTITION OFFSET", "read PARTITION OFFSET
-// VALUE", and in the end "all ok".
+// VALUE", and in the end "all ok". With RIDE_LOG, what kafkajs does is in that file.
+const fs = require('fs');
 const net = require('net');
 const { Kafka, logLevel } = require('kafkajs');
 
@@ -23,9 +24,20 @@ function socketFactory({ host, port, onConnect }) {
   return socket.on('close', () => clearInterval(look));
 }
 
+// logToFile has kafkajs log to a file what it says, but for each request and answer.
+function logToFile(path) {
+  const file = fs.openSync(path, 'w');
+  return () => ({ label, log }) => {
+    const { timestamp, message, logger, ...rest } = log;
+    if (!/^(Request|Response) /.test(message)) fs.writeSync(file, `${timestamp} ${label} ${message} ${JSON.stringify(rest)}\n`);
+  };
+}
+
 async function main() {
+  const path = process.env.RIDE_LOG;
   const kafka = new Kafka({
-    clientId: 'kafkajs-ride', brokers: brokers.split(','), logLevel: logLevel.NOTHING,
+    clientId: 'kafkajs-ride', brokers: brokers.split(','), logLevel: path ? logLevel.DEBUG : logLevel.NOTHING,
+    logCreator: path ? logToFile(path) : undefined,
     socketFactory, connectionTimeout: 1000, requestTimeout: 3000, enforceRequestTimeout: true,
     retry: { retries: 1000, initialRetryTime: 50, maxRetryTime: 500 },
   });
