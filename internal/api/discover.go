@@ -5,11 +5,13 @@ package api
 
 import (
 	"context"
+	"errors"
 	"math"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/strandline/strandline/internal/coordinator"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/wire"
@@ -248,22 +250,24 @@ const (
 )
 
 func (s *Services) findCoordinator(
-	ctx context.Context, _ *wire.Request, req *kmsg.FindCoordinatorRequest,
+	ctx context.Context, w *wire.Request, req *kmsg.FindCoordinatorRequest,
 ) kmsg.Response {
 	resp := req.ResponseKind().(*kmsg.FindCoordinatorResponse)
 	if req.Version < 4 {
-		c := s.coordinatorOf(ctx, req.CoordinatorType, req.CoordinatorKey)
+		c := s.coordinatorOf(ctx, w, req.CoordinatorType, req.CoordinatorKey)
 		resp.NodeID, resp.Host, resp.Port = c.NodeID, c.Host, c.Port
 		resp.ErrorCode, resp.ErrorMessage = c.ErrorCode, c.ErrorMessage
 		return resp
 	}
 	for _, key := range req.CoordinatorKeys {
-		resp.Coordinators = append(resp.Coordinators, s.coordinatorOf(ctx, req.CoordinatorType, key))
+		resp.Coordinators = append(resp.Coordinators, s.coordinatorOf(ctx, w, req.CoordinatorType, key))
 	}
 	return resp
 }
 
-func (s *Services) coordinatorOf(ctx context.Context, kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
+func (s *Services) coordinatorOf(
+	ctx context.Context, w *wire.Request, kind int8, key string,
+) kmsg.FindCoordinatorResponseCoordinator {
 	out := kmsg.NewFindCoordinatorResponseCoordinator()
 	out.Key, out.NodeID, out.Port = key, -1, -1
 	refuse := func(code kafka.Code, message string) kmsg.FindCoordinatorResponseCoordinator {
@@ -283,6 +287,9 @@ func (s *Services) coordinatorOf(ctx context.Context, kind int8, key string) kms
 		return refuse(kafka.ErrInvalidGroupID, "the group id is empty: name the group")
 	}
 	leader, err := find(ctx, key)
+	if errors.Is(err, coordinator.ErrInDoubt) && kind == groupCoordinator && s.findsNoOther(w.Conn) {
+		err = nil
+	}
 	if err != nil {
 		code := codeOf(err)
 		if code.Retriable() {

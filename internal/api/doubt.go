@@ -10,6 +10,11 @@ package api
 // Other connections are: whoever reads is served here with what there is. Where a reader's
 // connection was closed (fetchstranded.go), the next question from its host is answered in the
 // same way, once: it dials again, and may find the same broker.
+//
+// Who asks for the coordinator of a group that this broker is in doubt of is told to ask
+// others. Who goes on asking here for a while has found no other, and is told of this one:
+// it commits nothing, and a member that is not heard of loses its partitions, which it could
+// have read on.
 
 import (
 	"slices"
@@ -67,6 +72,33 @@ func (l *letGo) take(host string) bool {
 // confirm it in time.
 func (s *Services) inDoubt(p *partition.Partition, now time.Time) bool {
 	return s.OutOfTouch != nil && s.OutOfTouch() && p.InDoubt(now)
+}
+
+const (
+	// seekPatience is for how long who seeks a coordinator is told to ask others: all
+	// clients ask again in less than a second.
+	seekPatience = 2 * time.Second
+	// seekPause is after how long who asks has not gone on asking, but begins anew.
+	seekPause = 5 * time.Second
+)
+
+// seekKey finds, among the values of a connection, the seek of who asks there.
+type seekKey struct{}
+
+// seek is that a client asks for coordinators, again and again, and was told to ask others.
+type seek struct{ began, last time.Time }
+
+// findsNoOther notes that who asks on a connection for a coordinator is to be told to ask
+// others, and reports whether it has done so in vain.
+func (s *Services) findsNoOther(c *wire.Conn) bool {
+	now := s.Now()
+	k, _ := c.Value(seekKey{}).(seek)
+	if now.Sub(k.last) > seekPause {
+		k.began = now
+	}
+	k.last = now
+	c.SetValue(seekKey{}, k)
+	return now.Sub(k.began) >= seekPatience
 }
 
 // sendElsewhere has an answer to a client whose records were refused, or who was let go, name

@@ -145,6 +145,14 @@ func (c *Coordinator[M]) Do(
 	return h.do(step)
 }
 
+// ErrInDoubt says that another broker may coordinate by now, for all that this one knows: see
+// InDoubt.
+var ErrInDoubt = &kafka.Error{
+	Code: kafka.ErrCoordinatorNotAvailable,
+	Message: "this broker is cut off from the cluster, and does not know who coordinates by now: ask another " +
+		"broker",
+}
+
 // InDoubt reports whether another broker may be the coordinator of a partition, for all that
 // this one knows: it is out of touch with the active controller, and the replicas do not
 // confirm that it leads. It appends nothing then for those who ask it to, has nobody wait for

@@ -32,23 +32,22 @@ func PartitionOf(image *metadata.Image, topic, id string) (int32, kafka.BrokerID
 }
 
 // BrokerOf returns the broker that leads the partition of an id, or says that whose, "the
-// group's", has no leader, or is inDoubt of it. The topic is there, or was created a moment
-// ago.
+// group's", has no leader. Where this broker is inDoubt of that it is returned with
+// coordinator.ErrInDoubt. The topic is there, or was created a moment ago.
 func BrokerOf(
 	image *metadata.Image, topic, id, whose string, inDoubt func(partition int32) bool,
 ) (kafka.BrokerID, error) {
 	p, leader, err := PartitionOf(image, topic, id)
-	refuse := func(message string) (kafka.BrokerID, error) {
-		return kafka.NoBroker, &kafka.Error{Code: kafka.ErrCoordinatorNotAvailable, Message: message}
-	}
 	switch {
 	case err != nil:
 		return kafka.NoBroker, err
 	case leader == kafka.NoBroker:
-		return refuse(whose + " partition has no leader: try again")
+		return kafka.NoBroker, &kafka.Error{
+			Code:    kafka.ErrCoordinatorNotAvailable,
+			Message: whose + " partition has no leader: try again",
+		}
 	case inDoubt(p):
-		return refuse("this broker is cut off from the cluster, and does not know who leads " + whose + " partition by now: " +
-			"ask another broker")
+		return leader, coordinator.ErrInDoubt
 	}
 	return leader, nil
 }
