@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/strandline/strandline/internal/metadata"
@@ -19,7 +20,7 @@ import (
 // TestMembersReadOn: a majority of the voters is gone, and with them a replica in sync of a
 // group's partition of __consumer_offsets. Its coordinator can commit nothing, and there is no
 // other. A member keeps its partitions, and reads what is written, for longer than its session
-// lasts; whoever seeks the coordinator again after a commit was refused is sent away first,
+// lasts, and when another wants to join, or leaves; whoever seeks the coordinator again after a commit was refused is sent away first,
 // and told of this one when it goes on asking.
 func TestMembersReadOn(t *testing.T) {
 	const session = 2 * time.Second
@@ -87,6 +88,13 @@ func TestMembersReadOn(t *testing.T) {
 		step()
 		return errors.Is(found(t, direct, group), kerr.CoordinatorNotAvailable)
 	})
+	stranger := dial(t, c, kgo.ConsumerGroup(group), kgo.ConsumeTopics("orders"),
+		kgo.SessionTimeout(session), kgo.HeartbeatInterval(session/10))
+	defer stranger.CloseAllowingRebalance()
+	c.Await("who wants to join is refused", func() bool {
+		step()
+		return errors.Is(joined(t, direct, group), kerr.NotCoordinator)
+	})
 	began := time.Now()
 	for found(t, direct, group) != nil {
 		step()
@@ -110,4 +118,19 @@ func TestMembersReadOn(t *testing.T) {
 	})
 	step()
 	c.Await("the member commits again", func() bool { return reader.CommitUncommittedOffsets(t.Context()) == nil })
+}
+
+// joined returns what a client's first seed says to a new member of a group.
+func joined(t *testing.T, cl *kgo.Client, group string) error {
+	t.Helper()
+	req := kmsg.NewPtrJoinGroupRequest()
+	req.Group, req.ProtocolType, req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = group, "consumer", 2000, 2000
+	protocol := kmsg.NewJoinGroupRequestProtocol()
+	protocol.Name = "cooperative-sticky"
+	req.Protocols = append(req.Protocols, protocol)
+	resp, err := cl.SeedBrokers()[0].Request(t.Context(), req)
+	if err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(resp.(*kmsg.JoinGroupResponse).ErrorCode)
 }

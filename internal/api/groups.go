@@ -93,7 +93,12 @@ func (s *Services) ask(
 		r.complete(merge(r.answers), nil)
 	}
 	do := func(i int, step func(*group.Shard, int64, *shard.Effects)) error { return s.Groups.Do(ids[i], step) }
-	if w.Key == kmsg.OffsetFetch.Int16() {
+	switch w.Key {
+	case kmsg.JoinGroup.Int16(), kmsg.LeaveGroup.Int16():
+		do = func(i int, step func(*group.Shard, int64, *shard.Effects)) error {
+			return s.Groups.DoSettled(ids[i], step)
+		}
+	case kmsg.OffsetFetch.Int16():
 		reads := beginReads(ids, s.Groups.BeginRead)
 		do = func(i int, step func(*group.Shard, int64, *shard.Effects)) error { return reads[i].Run(ctx, step) }
 	}

@@ -53,6 +53,17 @@ func (g *Coordinator) Do(id string, step func(m *group.Shard, nowMs int64, fx *s
 	return g.Shards.Do(p, step)
 }
 
+// DoSettled is Do for a step after which all members of the group have to join again. A
+// coordinator in doubt could not let them: their new assignment is a record. So it leaves
+// them as they are, and who wants that step is to look for another coordinator.
+func (g *Coordinator) DoSettled(id string, step func(m *group.Shard, nowMs int64, fx *shard.Effects)) error {
+	p, _, err := g.PartitionOf(id)
+	if err == nil && g.Shards.InDoubt(p) {
+		return &kafka.Error{Code: kafka.ErrNotCoordinator, Message: coordinator.ErrInDoubt.Message}
+	}
+	return g.Do(id, step)
+}
+
 // BeginRead begins a step of the machine that a group belongs to which changes nothing: see
 // coordinator.Coordinator.BeginRead. From a broker that was replaced without its knowledge
 // the group would learn what was committed before that, and go back.
