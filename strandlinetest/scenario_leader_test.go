@@ -19,9 +19,9 @@ import (
 	"github.com/strandline/strandline/strandlinetest"
 )
 
-// Scenario 18: the leader is paused with a producer's requests in its sockets, and goes
-// on when another leads. What it then appends is acknowledged by nobody and read by
-// nobody.
+// Scenario 18: the leader is paused with the requests of a producer and of a reader in its
+// sockets, and goes on when another leads. What it then appends is acknowledged by nobody and
+// read by nobody, and it does not tell where its own log ends for where the other's does.
 func TestZombieWithQueuedRequests(t *testing.T) {
 	c := strandlinetest.StartCluster(t, 3)
 	r := ride(t, c, "orders", 1)
@@ -32,9 +32,24 @@ func TestZombieWithQueuedRequests(t *testing.T) {
 	defer direct.Close()
 	answers := make(chan error, 1)
 	go func() { answers <- produceTo(t.Context(), direct, zombie, "orders", valueOfNobody) }()
+	type end struct {
+		offset int64
+		err    error
+	}
+	ends := make(chan end, 1)
+	go func() {
+		offset, err := latest(t, c, zombie, 0, kgo.RequestTimeoutOverhead(20*time.Second))
+		ends <- end{offset, err}
+	}()
 	c.Await("another leader", func() bool { l := c.Leader("orders", 0); return l != zombie && l != 0 })
 	r.awaitMore(100)
+	acked := int64(r.history.AckedCount())
 	c.Resume(zombie)
+	if e := <-ends; e.err == nil && e.offset < acked {
+		t.Errorf("a zombie says that the log ends at %d, where %d records were acknowledged", e.offset, acked)
+	} else {
+		t.Logf("the zombie's end: %d, %v", e.offset, e.err)
+	}
 	if err := <-answers; err == nil {
 		t.Error("a zombie acknowledged a record")
 	} else {
@@ -79,11 +94,15 @@ func askBeyondTheEnd(t *testing.T, c *strandlinetest.Cluster, r *rider, zombie i
 	}
 	const beyond = 1 << 40
 	c.Await("it is beyond the end of the log", func() bool { return errors.Is(fetch(beyond), kerr.OffsetOutOfRange) })
+	c.Await("it tells the latest offset", func() bool { _, err := latest(t, c, zombie, 0); return err == nil })
 	c.Isolate(zombie)
 	c.Await("another leader", func() bool { l := c.Leader("orders", 0); return l != zombie && l != 0 })
 	r.awaitMore(100)
 	if err := fetch(beyond); !errors.Is(err, kerr.NotLeaderForPartition) {
 		t.Errorf("beyond the end of the log of a leader that was replaced: %v", err)
+	}
+	if offset, err := latest(t, c, zombie, 0); !errors.Is(err, kerr.NotLeaderForPartition) {
+		t.Errorf("the latest offset of a leader that was replaced: %d, %v", offset, err)
 	}
 	if err := askForEpoch(t.Context(), direct, c.Epoch("orders", 0)); !errors.Is(err, kerr.UnknownLeaderEpoch) {
 		t.Errorf("the end of the successor's leader epoch: %v", err)

@@ -185,9 +185,9 @@ func commitOutside(t *testing.T, c *strandlinetest.Cluster, group string) {
 }
 
 // latest asks one broker for the latest offset of a partition.
-func latest(t *testing.T, c *strandlinetest.Cluster, id int, partition int32) (int64, error) {
+func latest(t *testing.T, c *strandlinetest.Cluster, id int, partition int32, options ...kgo.Opt) (int64, error) {
 	t.Helper()
-	cl := dial(t, c, kgo.SeedBrokers(c.Addrs()[id-1]))
+	cl := dial(t, c, append(options, kgo.SeedBrokers(c.Addrs()[id-1]))...)
 	defer cl.Close()
 	req := kmsg.NewPtrListOffsetsRequest()
 	rt := kmsg.NewListOffsetsRequestTopic()
