@@ -98,6 +98,9 @@ func TestHooks(t *testing.T) {
 			c.CutOneWay(1+leader%3, leader)
 			r.awaitMore(100)
 			c.Heal()
+			if most, gap := 10*time.Second, r.history.TakeGap(time.Now()); gap > most {
+				r.t.Errorf("no acknowledgement for %v", gap)
+			}
 		},
 		"move the leader": func(c *strandlinetest.Cluster, r *rider) {
 			for range 2 {

@@ -333,7 +333,9 @@ func TestLeaderCutOff(t *testing.T) {
 		mustAdd(t, n, "before")
 		c.setCut(old, true)
 		lost := make(chan error, 1)
-		go func() { lost <- n.add(t.Context(), "lost") }()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go func() { lost <- n.add(ctx, "lost") }()
 		id, other := c.leader()
 		if id == old {
 			t.Fatal("the one cut off still leads")
