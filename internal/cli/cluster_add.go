@@ -23,7 +23,7 @@ A new broker joins by itself when it is started with --voters naming those that 
 It holds partitions then, but has no vote, and nothing of what was there before: this
 command gives it both. It waits for the broker to be there, for as long as --timeout says.
 With --replication-factor all topics that have fewer replicas get as many, and topics made
-later too; with --balance the new broker gets its share of what is there.
+later too, also if no broker is named; with --balance the new broker gets its share of what is there.
 
 How a single broker grows to three, without losing a record:
   1. Restart it with --cluster-listen and an address that the others reach.
@@ -43,12 +43,13 @@ type clusterAdd struct {
 func newClusterAdd(a *app) *cobra.Command {
 	c := &clusterAdd{app: a}
 	cmd := &cobra.Command{
-		Use:   "add BROKER…",
+		Use:   "add [BROKER…]",
 		Short: "Give brokers a vote, and their share of replicas",
 		Long:  clusterAddLong + moveHelp + movesHelp(),
 		Example: `  strandline cluster add 2 3 --replication-factor 3
-  strandline cluster add 4 5 --balance --yes`,
-		Args:              wantArgs(1, -1, "one or more brokers"),
+  strandline cluster add 4 5 --balance --yes
+  strandline cluster add --replication-factor 3`,
+		Args:              wantArgs(0, -1, "brokers"),
 		ValidArgsFunction: a.completeBrokers,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.run(cmd.Context(), args)
@@ -68,6 +69,10 @@ func (c *clusterAdd) run(ctx context.Context, args []string) error {
 	}
 	if err == nil && (c.factor < 0 || c.factor > 32767) {
 		err = usagef("--replication-factor %d: want a number of replicas", c.factor)
+	}
+	if err == nil && len(ids) == 0 && c.factor == 0 {
+		err = usagef("strandline cluster add needs one or more brokers, or --replication-factor").
+			hint("See strandline cluster add --help")
 	}
 	if err != nil {
 		return err
@@ -142,7 +147,7 @@ func (c *clusterAdd) await(
 		if c.now().After(deadline) {
 			return nil, nil, c.notThere(q, missing)
 		}
-		c.out.progress(fmt.Sprintf("waiting for broker %s to join ...", numbers(missing)))
+		c.out.progress(fmt.Sprintf("waiting for %s to join ...", namedBrokers(missing)))
 		select {
 		case <-ctx.Done():
 			return nil, nil, ctx.Err()

@@ -53,8 +53,8 @@ func (d *doctor) runCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.checkTopics(ctx, adm, m)
 	d.checkCluster(ctx, client, m)
+	d.checkTopics(ctx, adm, m)
 	d.checkDisks(ctx, adm)
 	if d.watch > 0 {
 		d.checkHot(ctx, adm, m)

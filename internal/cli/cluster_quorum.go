@@ -130,6 +130,14 @@ func idsOf(members []quorumMember) []int32 {
 	return ids
 }
 
+// namedBrokers names brokers in a sentence.
+func namedBrokers(ids []int32) string {
+	if len(ids) == 1 {
+		return fmt.Sprintf("broker %d", ids[0])
+	}
+	return "brokers " + numbers(ids)
+}
+
 // numbers prints ids for a sentence.
 func numbers(ids []int32) string {
 	texts := make([]string, len(ids))

@@ -35,7 +35,10 @@ type doctor struct {
 	http       string
 	strict     bool
 	watch      time.Duration // For hot partitions.
-	report     []finding
+	// undecided says that no controller is known: what brokers tell of the cluster was
+	// so when there was one.
+	undecided bool
+	report    []finding
 }
 
 // finding is one thing that was looked at.
@@ -161,8 +164,8 @@ func (d *doctor) checkBroker(ctx context.Context) {
 	}
 	d.checkAdvertised(ctx, m)
 	d.checkNotes(ctx)
-	d.checkTopics(ctx, adm, m)
 	d.checkCluster(ctx, client, m)
+	d.checkTopics(ctx, adm, m)
 	d.checkDisks(ctx, adm)
 	d.checkGroups(ctx, adm)
 	d.checkRecordTimes(ctx, adm)

@@ -24,25 +24,30 @@ func (d *doctor) checkCluster(ctx context.Context, client *kgo.Client, m kadm.Me
 		return
 	}
 	q, err := d.quorum(ctx, client)
-	d.checkBrokers(brokers, m, err == nil)
-	if err != nil {
+	d.undecided = err != nil
+	d.checkBrokers(brokers, m)
+	if d.undecided {
 		d.say(statusProblem, "voters", "who elects the controller is not known: "+d.explain(err).message,
 			"Without a majority of the voters no topic can be made and no leader moves: start them.")
 		return // Who leads is what was decided last.
 	}
-	d.checkVoters(q, len(m.Brokers))
+	cordoned, err := cordonedOf(limited, kadm.NewClient(client), brokers)
+	if err != nil {
+		d.say(statusWarning, "brokers", "which brokers are cordoned is not known: "+d.explain(err).message, "")
+	}
+	d.checkVoters(q, m, cordoned)
 	var down []int32
 	for _, b := range brokers {
 		if b.IsFenced {
 			down = append(down, b.NodeID)
 		}
 	}
-	d.checkLeaders(m, down)
+	d.checkLeaders(m, down, cordoned)
 }
 
 // checkBrokers looks for registered brokers that are down. Without a controller nobody
-// finds out that one is: decided says that there is one.
-func (d *doctor) checkBrokers(brokers []kmsg.DescribeClusterResponseBroker, m kadm.Metadata, decided bool) {
+// finds out that one is.
+func (d *doctor) checkBrokers(brokers []kmsg.DescribeClusterResponseBroker, m kadm.Metadata) {
 	held := map[int32]int{}
 	m.Topics.EachPartition(func(p kadm.PartitionDetail) {
 		for _, id := range p.Replicas {
@@ -64,7 +69,7 @@ func (d *doctor) checkBrokers(brokers []kmsg.DescribeClusterResponseBroker, m ka
 		}
 	}
 	switch {
-	case !decided:
+	case d.undecided:
 		d.say(statusWarning, "brokers", "which brokers are up is not known, nor who leads: what is said of it was so when "+
 			"there was a controller", "")
 	case down == 0:
@@ -81,7 +86,7 @@ const (
 )
 
 // checkVoters looks at who elects the controller.
-func (d *doctor) checkVoters(q *describedQuorum, brokers int) {
+func (d *doctor) checkVoters(q *describedQuorum, m kadm.Metadata, cordoned map[int32]bool) {
 	before := len(d.report)
 	var now int64
 	if leader, ok := find(q.Voters, q.Leader); ok {
@@ -98,32 +103,64 @@ func (d *doctor) checkVoters(q *describedQuorum, brokers int) {
 				"It is slow, or its disk is: see its log.")
 		}
 	}
-	n := len(q.Voters)
+	n, spare := len(q.Voters), canVote(q, m, cordoned)
 	if len(lost) > 0 {
-		spare := (n-1)/2 - len(lost)
-		more := fmt.Sprintf("%d more can be lost", spare)
-		if spare <= 0 {
+		bears := (n-1)/2 - len(lost)
+		more := fmt.Sprintf("%d more can be lost", bears)
+		if bears <= 0 {
 			more = "with one more lost nothing can be decided"
 		}
 		d.say(statusWarning, "voters", fmt.Sprintf("voter %s is not heard of; %s", numbers(lost), more),
 			fmt.Sprintf("Start it. If its disk is lost: strandline cluster remove-voter %d, and add another", lost[0]))
 	}
 	switch {
-	case n == 1 && brokers > 2:
+	case n == 1 && len(spare) >= 2:
 		d.say(statusWarning, "voters", fmt.Sprintf("broker %d is the only voter of %s: without it no leader moves",
-			q.Voters[0].ID, plural(brokers, "broker")), "Make two more of them voters: strandline cluster add")
+			q.Voters[0].ID, plural(len(m.Brokers), "broker")),
+			fmt.Sprintf("Make two more of them voters: strandline cluster add %d %d", spare[0], spare[1]))
 	case n%2 == 0:
 		d.say(statusWarning, "voters", fmt.Sprintf("voters are %s, an even number: %s", numbers(idsOf(q.Voters)), voteStrength(n)),
-			"strandline cluster add or remove-voter")
+			makeOdd(q, lost, spare))
 	}
 	if len(d.report) == before {
 		d.ok("voters", "%s elect the controller, which is broker %d: %s", numbers(idsOf(q.Voters)), q.Leader, voteStrength(n))
 	}
 }
 
+// canVote lists the brokers that are up, have no vote, and are here to stay.
+func canVote(q *describedQuorum, m kadm.Metadata, cordoned map[int32]bool) []int32 {
+	var ids []int32
+	for _, b := range m.Brokers {
+		if _, learns := find(q.Learners, b.NodeID); learns && !cordoned[b.NodeID] {
+			ids = append(ids, b.NodeID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// makeOdd says how an even number of voters becomes an odd one: by one more where a
+// broker is there for it, else by one less, and rather by one that is lost.
+func makeOdd(q *describedQuorum, lost, spare []int32) string {
+	n := len(q.Voters)
+	switch {
+	case len(spare) > 0 && n < maxVoters:
+		return fmt.Sprintf("strandline cluster add %d", spare[0])
+	case n == 2:
+		return "Start one more broker, and give it a vote: strandline cluster add BROKER"
+	}
+	less := slices.Clone(lost)
+	for _, v := range slices.Backward(q.Voters) {
+		if v.ID != q.Leader {
+			less = append(less, v.ID)
+		}
+	}
+	return fmt.Sprintf("strandline cluster remove-voter %d", less[0])
+}
+
 // checkLeaders looks whether some brokers lead far more than others. Those that are down
-// lead nothing, and the others what those led.
-func (d *doctor) checkLeaders(m kadm.Metadata, down []int32) {
+// lead nothing, and the others what those led; those that are cordoned are to lead nothing.
+func (d *doctor) checkLeaders(m kadm.Metadata, down []int32, cordoned map[int32]bool) {
 	leads, prefers, holds := map[int32]int{}, map[int32]int{}, map[int32]int{}
 	total, away := 0, 0
 	m.Topics.EachPartition(func(p kadm.PartitionDetail) {
@@ -145,7 +182,11 @@ func (d *doctor) checkLeaders(m kadm.Metadata, down []int32) {
 	}
 	var ids, empty []int32
 	for _, b := range m.Brokers {
-		if slices.Contains(down, b.NodeID) {
+		switch {
+		case slices.Contains(down, b.NodeID):
+			continue
+		case cordoned[b.NodeID]:
+			d.sayCordoned(b.NodeID, holds[b.NodeID])
 			continue
 		}
 		ids = append(ids, b.NodeID)
@@ -157,7 +198,7 @@ func (d *doctor) checkLeaders(m kadm.Metadata, down []int32) {
 	switch {
 	case total == 0:
 	case len(empty) > 0 && total >= len(ids):
-		d.say(statusWarning, "leaders", fmt.Sprintf("broker %s holds no partition at all", numbers(empty)),
+		d.say(statusWarning, "leaders", "no partition at all is on "+namedBrokers(empty),
 			"Give it a share: strandline cluster balance")
 	case uneven(leads, ids) && uneven(prefers, ids):
 		d.say(statusWarning, "leaders", "leaders are uneven: "+tally(leads, ids), "strandline cluster balance --leaders")
@@ -165,11 +206,23 @@ func (d *doctor) checkLeaders(m kadm.Metadata, down []int32) {
 		d.say(statusNote, "leaders", fmt.Sprintf("leaders are uneven for now, with %s led by another replica than they prefer: %s",
 			plural(away, "partition"), tally(leads, ids)), "They go back by themselves, or now: strandline cluster balance --leaders")
 	case len(down) > 0:
-		d.say(statusNote, "leaders", fmt.Sprintf("leaders are even among the brokers that are up: %s; broker %s leads nothing while it is down",
-			tally(leads, ids), numbers(down)), "")
+		d.say(statusNote, "leaders", fmt.Sprintf("leaders are even among the brokers that are up: %s; nothing is led by %s, while down",
+			tally(leads, ids), namedBrokers(down)), "")
 	default:
 		d.ok("leaders", "leaders are even: %s", tally(leads, ids))
 	}
+}
+
+// sayCordoned tells of a broker that drain has emptied, or is to.
+func (d *doctor) sayCordoned(id int32, holds int) {
+	undo := fmt.Sprintf("strandline cluster drain %d --undo", id)
+	if holds == 0 {
+		d.say(statusNote, "brokers", fmt.Sprintf("broker %d is drained: nothing is on it, and nothing will be", id),
+			fmt.Sprintf("Stop it, and have it forgotten: strandline cluster unregister %d. To use it again: %s", id, undo))
+		return
+	}
+	d.say(statusNote, "brokers", fmt.Sprintf("broker %d is cordoned, and holds %s: new ones go elsewhere", id, plural(holds, "replica")),
+		fmt.Sprintf("Move them: strandline cluster drain %d. To use it again: %s", id, undo))
 }
 
 // uneven says whether one broker has half as much again as its share, and two more

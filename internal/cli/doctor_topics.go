@@ -14,6 +14,9 @@ type topicTroubles struct {
 	impossible, noSpare, lonely     []string // Topics.
 	unclean                         []string // Topics too.
 	partitions                      int
+	// spare is a min.insync.replicas that leaves each topic of noSpare a replica to
+	// lose, needs the greatest of impossible, and brokers how many can hold replicas.
+	spare, needs, brokers int
 }
 
 // checkTopics looks for partitions that cannot be written or are about to be.
@@ -35,9 +38,9 @@ func (d *doctor) checkTopics(ctx context.Context, adm *kadm.Client, m kadm.Metad
 			}
 		}
 	}
-	var t topicTroubles
+	t := topicTroubles{brokers: len(m.Brokers)}
 	for _, topic := range m.Topics.Sorted() {
-		t.add(topic, minimum[topic.Topic], len(m.Brokers))
+		t.add(topic, minimum[topic.Topic])
 		if unclean[topic.Topic] {
 			t.unclean = append(t.unclean, topic.Topic)
 		}
@@ -45,7 +48,7 @@ func (d *doctor) checkTopics(ctx context.Context, adm *kadm.Client, m kadm.Metad
 	d.sayTroubles(len(m.Topics), t)
 }
 
-func (t *topicTroubles) add(topic kadm.TopicDetail, minimum, brokers int) {
+func (t *topicTroubles) add(topic kadm.TopicDetail, minimum int) {
 	replicas := 0
 	for _, p := range topic.Partitions.Sorted() {
 		t.partitions++
@@ -63,9 +66,13 @@ func (t *topicTroubles) add(topic kadm.TopicDetail, minimum, brokers int) {
 	switch {
 	case replicas > 0 && minimum > replicas:
 		t.impossible = append(t.impossible, topic.Topic)
+		t.needs = max(t.needs, minimum)
 	case replicas > 1 && minimum == replicas:
+		if len(t.noSpare) == 0 || minimum-1 < t.spare {
+			t.spare = minimum - 1
+		}
 		t.noSpare = append(t.noSpare, topic.Topic)
-	case replicas == 1 && brokers > 1:
+	case replicas == 1 && t.brokers > 1:
 		t.lonely = append(t.lonely, topic.Topic)
 	}
 }
@@ -84,7 +91,7 @@ func (d *doctor) sayTroubles(topics int, t topicTroubles) {
 		{
 			t.impossible, statusProblem,
 			"min.insync.replicas is greater than the number of replicas, so acks=all is always refused: %s",
-			"Lower it: strandline topic alter TOPIC --config min.insync.replicas=1",
+			t.makePossible(),
 		},
 		{
 			t.belowMin, statusProblem,
@@ -98,11 +105,11 @@ func (d *doctor) sayTroubles(topics int, t topicTroubles) {
 		{
 			t.noSpare, statusWarning,
 			"min.insync.replicas equals the number of replicas, so the loss of any broker stops " +
-				"acks=all: %s", "Lower it by one, or add a replica.",
+				"acks=all: %s", fmt.Sprintf("Lower it: strandline topic alter TOPIC --config min.insync.replicas=%d", t.spare),
 		},
 		{
 			t.lonely, statusWarning, "one replica only, though there are more brokers: %s",
-			"If that broker is lost, so are they: strandline cluster add BROKER --replication-factor 3",
+			"If that broker is lost, so are they: " + t.addReplicas(),
 		},
 		{
 			t.unclean, statusWarning, "a replica that lacks acknowledged records may lead " +
@@ -114,10 +121,32 @@ func (d *doctor) sayTroubles(topics int, t topicTroubles) {
 				trouble.advice)
 		}
 	}
-	if len(d.report) == before {
+	switch {
+	case len(d.report) > before:
+	case d.undecided:
+		d.say(statusNote, "topics", fmt.Sprintf("when there was a controller, all %s of %s had a leader and their replicas in sync",
+			plural(t.partitions, "partition"), plural(topics, "topic")), "")
+	default:
 		d.ok("topics", "all %s of %s have a leader and their replicas in sync",
 			plural(t.partitions, "partition"), plural(topics, "topic"))
 	}
+}
+
+// enough is how many replicas topics are to have here.
+func (t *topicTroubles) enough() int { return min(internalReplicas, t.brokers) }
+
+// addReplicas is the command that gives topics as many.
+func (t *topicTroubles) addReplicas() string {
+	return fmt.Sprintf("strandline cluster add --replication-factor %d", t.enough())
+}
+
+// makePossible is what to do about topics that refuse acks=all: what was meant is more
+// replicas rather than fewer in sync, where there are brokers for them.
+func (t *topicTroubles) makePossible() string {
+	if t.needs <= t.enough() {
+		return "Give it more replicas: " + t.addReplicas()
+	}
+	return "Lower it: strandline topic alter TOPIC --config min.insync.replicas=1"
 }
 
 // checkGroups looks for groups that lose records, are stuck, or lag with nobody
