@@ -13,8 +13,8 @@ do about it: partitions without a leader, below min.insync.replicas or not fully
 topics with one replica, with no replica to spare, or with unclean elections; brokers that
 are down, voters that are lost or even in number; leaders and replicas that are uneven; disks
 that fill up; and partitions that take far more records than their topic's others, with the
-key that makes them do so. For the last it watches for --watch, and reads the newest records
-of those that stand out.
+key that makes them do so. For the last it watches for --watch, and reads some of the
+records that came to those that stand out.
 
 strandline doctor looks at all but the last of these too, and at how clients reach it.
 

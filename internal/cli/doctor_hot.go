@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,12 +15,14 @@ import (
 )
 
 // A partition is hot if it takes at least hotRate records a second, and hotTimes what
-// its topic's other partitions take on average. Its key shows in the newest
-// hotSample records.
+// its topic's other partitions take on average. Its key shows in hotSample of the
+// records that came meanwhile, from hotPlaces places: the newest alone may be a burst of
+// somebody else.
 const (
 	hotRate   = 50
 	hotTimes  = 3
 	hotSample = 1000
+	hotPlaces = 4
 	// maxHot is how many are looked at closely.
 	maxHot = 3
 	// hotPatience bounds the reading of one sample.
@@ -36,6 +39,7 @@ type hotPartition struct {
 	share  float64 // Of its topic.
 	of     int     // Partitions of its topic.
 	start  int64
+	seen   int64 // The end when watching began.
 	end    int64
 }
 
@@ -46,7 +50,7 @@ func (d *doctor) checkHot(ctx context.Context, adm *kadm.Client, m kadm.Metadata
 	names := m.Topics.Names()
 	starts, err := adm.ListStartOffsets(limited, names...)
 	before, err2 := adm.ListEndOffsets(limited, names...)
-	if err = cmp.Or(err, err2); err != nil {
+	if err = cmp.Or(unlessSome(err), unlessSome(err2)); err != nil {
 		d.say(statusWarning, "traffic", "offsets are not known: "+d.explain(err).message, "")
 		return
 	}
@@ -57,7 +61,7 @@ func (d *doctor) checkHot(ctx context.Context, adm *kadm.Client, m kadm.Metadata
 	case <-time.After(d.watch):
 	}
 	after, err := adm.ListEndOffsets(limited, names...)
-	if err != nil {
+	if err = unlessSome(err); err != nil {
 		d.say(statusWarning, "traffic", "offsets are not known: "+d.explain(err).message, "")
 		return
 	}
@@ -68,8 +72,19 @@ func (d *doctor) checkHot(ctx context.Context, adm *kadm.Client, m kadm.Metadata
 	}
 	for _, h := range hot[:min(len(hot), maxHot)] {
 		h.start, h.end = listed(starts, h.Topic, h.Partition), listed(after, h.Topic, h.Partition)
+		h.seen = listed(before, h.Topic, h.Partition)
 		d.sayHot(h, d.sampleKeys(ctx, h))
 	}
+}
+
+// unlessSome returns no error where some brokers answered: one partition without a leader
+// says nothing of the others' traffic, and is told of elsewhere.
+func unlessSome(err error) error {
+	var parts *kadm.ShardErrors
+	if errors.As(err, &parts) && !parts.AllFailed {
+		return nil
+	}
+	return err
 }
 
 // ratesOf is how many records each partition took in a second.
@@ -126,28 +141,52 @@ func (s *keySample) share() float64 {
 	return float64(s.keyBytes) / float64(s.bytes)
 }
 
-// sampleKeys reads the newest records of a partition, as far as they come in time.
+// span is records from one offset up to another.
+type span struct{ from, to int64 }
+
+// places divides a sample over what came while it was watched. What came is the newest
+// hotSample at least, however slowly.
+func (h *hotPartition) places() []span {
+	from := max(h.start, 0, min(h.seen, h.end-hotSample))
+	n := min(hotSample, h.end-from)
+	var all []span
+	for i := range int64(hotPlaces) {
+		// The last place is where the newest are.
+		first := from + (h.end-from-n)*i/(hotPlaces-1) + n*i/hotPlaces
+		all = append(all, span{first, first + n*(i+1)/hotPlaces - n*i/hotPlaces})
+	}
+	return all
+}
+
+// sampleKeys reads a sample of the records of a partition, as far as they come in time.
 func (d *doctor) sampleKeys(ctx context.Context, h hotPartition) keySample {
 	ctx, cancel := context.WithTimeout(ctx, min(hotPatience, d.flags.timeout))
 	defer cancel()
-	from := max(h.start, h.end-hotSample, 0)
+	var records []*kgo.Record
+	for _, s := range h.places() {
+		records = append(records, d.read(ctx, h.TopicPartition, s)...)
+	}
+	return sampleOf(records)
+}
+
+// read returns records of a partition, as far as they come in time.
+func (d *doctor) read(ctx context.Context, tp kafka.TopicPartition, s span) (records []*kgo.Record) {
 	client, err := d.connect(ctx, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{
-		h.Topic: {h.Partition: kgo.NewOffset().At(from)},
-	}))
+		tp.Topic: {tp.Partition: kgo.NewOffset().At(s.from)},
+	}), kgo.KeepControlRecords()) // What ends with a marker has an end too.
 	if err != nil {
-		return keySample{}
+		return nil
 	}
 	defer client.Close()
-	var records []*kgo.Record
-	for next := from; next < h.end && ctx.Err() == nil; {
+	for next := s.from; next < s.to && ctx.Err() == nil; {
 		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
 			next = r.Offset + 1
-			if r.Offset < h.end && len(records) < hotSample {
+			if r.Offset < s.to && !r.Attrs.IsControl() {
 				records = append(records, r)
 			}
 		})
 	}
-	return sampleOf(records)
+	return records
 }
 
 // sampleOf finds the key with most bytes.
@@ -179,15 +218,15 @@ func (d *doctor) sayHot(h hotPartition, s keySample) {
 	switch {
 	case s.records == 0:
 	case s.keyless && s.share() >= hotKeyShare:
-		message += fmt.Sprintf("; %.0f%% of its newest %s have no key", 100*s.share(), plural(s.records, "record"))
+		message += fmt.Sprintf("; %.0f%% of %s looked at have no key", 100*s.share(), plural(s.records, "record"))
 		advice = "Somebody sends to this partition by its number: leave the choice to the client."
 	case s.share() >= hotKeyShare:
-		message += fmt.Sprintf("; key %q has %.0f%% of the bytes of its newest %s", clipKey(s.key), 100*s.share(),
+		message += fmt.Sprintf("; key %q has %.0f%% of the bytes of %s looked at", clipKey(s.key), 100*s.share(),
 			plural(s.records, "record"))
 		advice = "More partitions do not divide a key: add a part to it where its order allows (" + clipKey(s.key) +
 			"/1, /2, ...), or send it to a topic of its own."
 	default:
-		message += fmt.Sprintf("; no key has more than %.0f%% of the bytes of its newest %s", max(1, 100*s.share()), plural(s.records, "record"))
+		message += fmt.Sprintf("; no key has more than %.0f%% of the bytes of %s looked at", max(1, 100*s.share()), plural(s.records, "record"))
 		advice = "Several keys meet there: more partitions divide them (keys move then), or a producer's partitioner is uneven."
 	}
 	d.say(statusWarning, "traffic", message, advice)

@@ -104,3 +104,17 @@ func Batches(segment []byte) (offsets []int64, err error) {
 	})
 	return offsets, err
 }
+
+// HottestKey is the key that the doctor finds in a partition, and its share, where keyAt
+// is the key of each record.
+func HottestKey(start, seen, end int64, keyAt func(offset int64) string) (key string, share float64) {
+	var records []*kgo.Record
+	h := hotPartition{start: start, seen: seen, end: end}
+	for _, s := range h.places() {
+		for at := s.from; at < s.to; at++ {
+			records = append(records, &kgo.Record{Key: []byte(keyAt(at)), Value: []byte("value"), Offset: at})
+		}
+	}
+	s := sampleOf(records)
+	return string(s.key), s.share()
+}
