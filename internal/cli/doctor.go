@@ -38,7 +38,9 @@ type doctor struct {
 	// undecided says that no controller is known: what brokers tell of the cluster was
 	// so when there was one.
 	undecided bool
-	report    []finding
+	// registered is how many brokers there are, those that are down among them.
+	registered int
+	report     []finding
 }
 
 // finding is one thing that was looked at.

@@ -20,7 +20,8 @@ func (d *doctor) checkCluster(ctx context.Context, client *kgo.Client, m kadm.Me
 	if err != nil {
 		d.say(statusWarning, "brokers", "brokers that are down are not known: "+d.explain(err).message, "")
 	}
-	if len(brokers) < 2 && len(m.Brokers) < 2 {
+	d.registered = max(len(brokers), len(m.Brokers))
+	if d.registered < 2 {
 		return
 	}
 	q, err := d.quorum(ctx, client)

@@ -56,6 +56,10 @@ func TestDoctorWatchesWhatHasALeader(t *testing.T) {
 	for end := time.Now().Add(20 * time.Second); !strings.Contains(out, "without a leader") && time.Now().Before(end); {
 		out, _, _ = c.try("cluster", "doctor", "--watch", "1ms")
 	}
+	// The broker that is down comes back, or another in its place.
+	if !strings.Contains(out, "cluster add --replication-factor 3") {
+		t.Errorf("of a cluster of three brokers:\n%s", out)
+	}
 	if !strings.Contains(out, "without a leader") || !strings.Contains(out, "ok\ttraffic\tno partition takes far more") {
 		t.Errorf("with a partition that has no leader:\n%s", out)
 	}

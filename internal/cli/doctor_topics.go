@@ -38,7 +38,7 @@ func (d *doctor) checkTopics(ctx context.Context, adm *kadm.Client, m kadm.Metad
 			}
 		}
 	}
-	t := topicTroubles{brokers: len(m.Brokers)}
+	t := topicTroubles{brokers: d.registered}
 	for _, topic := range m.Topics.Sorted() {
 		t.add(topic, minimum[topic.Topic])
 		if unclean[topic.Topic] {
