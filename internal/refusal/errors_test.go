@@ -15,6 +15,7 @@ import (
 
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/config"
+	"github.com/strandline/strandline/internal/coordinator"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/isr"
 	"github.com/strandline/strandline/internal/kafka"
@@ -78,6 +79,7 @@ func errorCodes() map[string]struct {
 		"metadata.ReplayError":                  {&metadata.ReplayError{}, kafka.ErrKafkaStorageError},
 		"metadata.FormatError":                  {&metadata.FormatError{}, kafka.ErrKafkaStorageError},
 		"config.ValueError":                     {&config.ValueError{}, kafka.ErrInvalidConfig},
+		"coordinator.ErrInDoubt":                {coordinator.ErrInDoubt, kafka.ErrCoordinatorNotAvailable},
 		"group.DecodeError":                     {&group.DecodeError{}, kafka.ErrKafkaStorageError},
 		"group.ErrUnknownRecord":                {group.ErrUnknownRecord, kafka.ErrKafkaStorageError},
 	}
