@@ -13,6 +13,14 @@ import (
 	"github.com/strandline/strandline/internal/vfs/errorfs"
 )
 
+// Exchange has two nodes that do not run listen for the others where the other one did. What
+// they were told of the voters stays as it is.
+func (c *Cluster) Exchange(a, b int) {
+	one, other := c.node(a), c.node(b)
+	one.host, other.host = other.host, one.host
+	one.config.ClusterListen, other.config.ClusterListen = other.config.ClusterListen, one.config.ClusterListen
+}
+
 // Suffer gives a node's disk a fault of the test's own, until FreeDisk.
 func (c *Cluster) Suffer(id int, fault errorfs.Injector) { c.node(id).disk.suffer(fault) }
 

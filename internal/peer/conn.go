@@ -70,7 +70,9 @@ func (o Options) withDefaults() Options {
 }
 
 // Conn is a connection to one other broker. It dials when a request needs it, and
-// again after it broke, with a pause that grows from 10 ms to 1 s while dials fail.
+// again after it broke, with a pause that grows from 10 ms to 1 s while dials fail. One
+// that leads to where the broker is not said to be any more counts as broken: who listens
+// there by now may well answer.
 type Conn struct {
 	address   func() (string, bool)
 	opt       Options
@@ -102,8 +104,8 @@ type attempt struct {
 }
 
 // Dial makes a connection, which dials only when the first request needs it.
-// address is asked at each dial, since it may change; false means that it is not
-// known.
+// address is asked at each dial and each request, since it may change; false means that
+// it is not known.
 func Dial(address func() (string, bool), o Options) *Conn {
 	o = o.withDefaults()
 	return &Conn{
@@ -232,8 +234,22 @@ func (c *Conn) Close() error {
 	return nil
 }
 
+// leaveOldPlace ends a link to where the other side was before.
+func (c *Conn) leaveOldPlace() {
+	c.mu.Lock()
+	l := c.link
+	c.mu.Unlock()
+	if l == nil {
+		return
+	}
+	if address, known := c.address(); known && address != l.address {
+		l.fail(&DownError{Address: l.address, Cause: Ended})
+	}
+}
+
 // connected returns the link there is, or waits for a dial.
 func (c *Conn) connected(ctx context.Context) (*link, error) {
+	c.leaveOldPlace()
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()

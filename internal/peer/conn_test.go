@@ -384,7 +384,8 @@ func TestSilentListener(t *testing.T) {
 }
 
 // A connection that leads to somebody else is given up for one to where the other side is
-// now; what is asked next goes there.
+// now; what is asked next goes there. So is one to where it was before: whoever is there now
+// would answer for it, for ever.
 func TestRedial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory := netx.NewMemory()
@@ -404,10 +405,15 @@ func TestRedial(t *testing.T) {
 		}
 		c.Redial() // Nothing to give up.
 		expect(3)
+		expect(3)
 		at = elsewhere
-		expect(3) // A connection that works is kept.
-		c.Redial()
 		expect(4)
+		at = address
+		expect(3)
+		if led := c.Redial(); led != address {
+			t.Errorf("it led to %q", led)
+		}
+		expect(3)
 		if err := c.Close(); err != nil {
 			t.Error(err)
 		}

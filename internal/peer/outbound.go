@@ -249,7 +249,7 @@ func (o *outbound) send(ctx context.Context, conn *Conn, e *envelope, timeout ti
 	resp, err := conn.Do(ctx, &raftRequest{body: body})
 	if err != nil {
 		var down *DownError
-		if errors.As(err, &down) && (down.Cause == Refused || down.Cause == Unreachable) {
+		if conn == o.conn && errors.As(err, &down) && (down.Cause == Refused || down.Cause == Unreachable) {
 			o.raft.miss(o.id, down.Address)
 		}
 		return err
