@@ -197,6 +197,32 @@ func TestStartTakesSettingsForFlags(t *testing.T) {
 	}
 }
 
+// What the other brokers are told is where the list of voters says that this one is, unless
+// it listens on another port of that very host.
+func TestStartTellsWhereItIs(t *testing.T) {
+	const others = ",2@b:9093,3@c:9093"
+	for _, c := range []struct{ listen, own, told string }{
+		{"", "a:9093", "a:9093"},
+		{"a:9093", "a:9093", "a:9093"},
+		{"a:9193", "a:9093", "a:9193"},
+		{"127.0.0.1:9193", "127.0.0.1:9093", "127.0.0.1:9193"},
+		{"10.0.0.1:9193", "a:9093", "a:9093"},
+		{"0.0.0.0:9193", "a:9093", "a:9093"},
+		{"0.0.0.0:9193", "0.0.0.0:9093", "0.0.0.0:9093"},
+		{"a:0", "a:9093", "a:9093"},
+	} {
+		args := []string{"--voters", "1@" + c.own + others}
+		if c.listen != "" {
+			args = append(args, "--cluster-listen", c.listen)
+		}
+		s := startWith(t, nil, newFakeBroker(), args...)
+		if !s.ran || s.options.ClusterAdvertise != c.told {
+			t.Errorf("listens on %q, is said to be at %s: tells %q, want %s\n%s", c.listen, c.own,
+				s.options.ClusterAdvertise, c.told, &s.stderr)
+		}
+	}
+}
+
 func TestStartInMemory(t *testing.T) {
 	s := startWith(t, nil, newFakeBroker(), "--in-memory", "--voters", "1@localhost:9093")
 	if s.code != 0 || !s.ran || s.options.DataDir != "" ||

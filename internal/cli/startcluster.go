@@ -51,6 +51,8 @@ func (s *startFlags) joinCluster() error {
 		return usagef("--cluster-listen %s: want HOST:PORT", s.broker.ClusterListen)
 	}
 	switch {
+	case self >= 0 && isOwn(s.cluster, voters[self].Address):
+		s.broker.ClusterAdvertise = s.cluster
 	case self >= 0:
 		s.broker.ClusterAdvertise = voters[self].Address
 	case isEverywhere(host):
@@ -65,6 +67,15 @@ func (s *startFlags) joinCluster() error {
 		s.broker.ClusterAdvertise = net.JoinHostPort(told, port)
 	}
 	return nil
+}
+
+// isOwn reports whether a broker listens on another port of the very host that its list of
+// voters gives for it: the list is of before it moved. Where the hosts differ one may be
+// the other's name, or a way to it.
+func isOwn(listens, told string) bool {
+	host, port, err := net.SplitHostPort(listens)
+	toldHost, toldPort, err2 := net.SplitHostPort(told)
+	return err == nil && err2 == nil && host == toldHost && port != toldPort && port != "0" && !isEverywhere(host)
 }
 
 const votersHint = "The same list on each of them: --voters 1@HOST:PORT,2@HOST:PORT,3@HOST:PORT"

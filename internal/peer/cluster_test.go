@@ -32,6 +32,8 @@ type cluster struct {
 	change func(*quorum.Options)
 	// listenAt is where the next node listens that others are told another address of.
 	listenAt string
+	// log is where the next node says what it does; nowhere if it is nil.
+	log *slog.Logger
 	// clusterIDs are those of nodes that belong to another cluster.
 	clusterIDs map[kafka.BrokerID]string
 
@@ -108,7 +110,7 @@ func (c *cluster) startAt(id kafka.BrokerID, address string) *node {
 	self := quorum.Member{ID: id, Directory: c.dirs[id], Address: address}
 	n.raft = peer.NewRaft(peer.RaftOptions{
 		Self: self, ClusterID: cmp.Or(c.clusterIDs[id], "test"), Voters: c.voters,
-		Conn: peer.Options{Network: network},
+		Conn: peer.Options{Network: network, Logger: c.log},
 		OnDown: func(other kafka.BrokerID, _ error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 
 // CheckSelf asks who is at the address that other nodes reach this one at. Where another
 // process with this node's id answers, what others send to this node arrives there: its
-// error says so. That nobody answers is none, since a node need not reach itself.
+// error says so. That nobody answers is none, since a node need not reach itself, and that
+// another node does is a line in the log.
 func (r *Raft) CheckSelf(ctx context.Context) error {
 	self, o := r.opt.Self, r.opt.Conn
 	o.Logger = slog.New(slog.DiscardHandler) // It is no other broker that can't be reached.
@@ -30,7 +31,12 @@ func (r *Raft) CheckSelf(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	if answer, ok := resp.(*raftResponse); !ok || answer.code != kafka.ErrNone || r.owned() != before {
+	answer, ok := resp.(*raftResponse)
+	if ok && answer.code == kafka.ErrInvalidVoterKey && r.firstTime(self.ID, answer.reason) {
+		r.log.Warn("another broker answers where this one says that it is, so the others may not find it: "+
+			"is its own entry in --voters where it listens?", "address", self.Address, "answer", answer.reason)
+	}
+	if !ok || answer.code != kafka.ErrNone || r.owned() != before {
 		return nil
 	}
 	return fmt.Errorf("node %d is at %s to the others, and another process answers there, with a copy of this data directory: "+

@@ -1,6 +1,9 @@
 package peer_test
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 )
@@ -37,5 +40,30 @@ func TestWhoIsAtMyAddress(t *testing.T) {
 			t.Errorf("nobody is there: %v", err)
 		}
 		c.nodes[follower], c.disks[follower] = twin, own
+	})
+}
+
+// A node that others look for where another one is says so in its log, and goes on.
+func TestAnotherIsAtMyAddress(t *testing.T) {
+	simulate(t, 3, nil, func(c *cluster) {
+		c.mustAdd("x")
+		c.agree()
+		moved, there := (c.active().id+1)%3, (c.active().id+2)%3
+		c.end(moved)
+		var log bytes.Buffer
+		c.log, c.listenAt = slog.New(slog.NewTextHandler(&log, nil)), ipOf(there)+":9193"
+		n := c.startAt(moved, addressOf(there))
+		for range 2 {
+			if err := n.raft.CheckSelf(c.t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		c.end(moved)
+		if count := strings.Count(log.String(), "another broker answers where this one says that it is"); count != 1 {
+			t.Errorf("said %d times\n%s", count, &log)
+		}
+		c.log, c.listenAt = nil, ""
+		c.start(moved)
+		c.agree()
 	})
 }
