@@ -210,6 +210,7 @@ func TestDoctorWithoutAQuorum(t *testing.T) {
 	cluster := strandlinetest.StartCluster(t, 3)
 	c := commands{t, cluster.Addrs()}
 	c.want("all 3 brokers are up", "cluster", "doctor", "--watch", "0")
+	c.run(0, "topic", "create", "orders", "--partitions", "6", "--durability", "strict")
 	cluster.Kill(1, 2)
 	c.brokers = c.brokers[2:]
 	described, _ := c.run(0, "cluster", "describe", "--timeout", "3s")
@@ -220,6 +221,10 @@ func TestDoctorWithoutAQuorum(t *testing.T) {
 		}
 	}
 	out, _ := c.run(4, "cluster", "doctor", "--watch", "0", "--timeout", "3s")
+	_, errs, code := c.try("consume", "orders", "--from", "start", "--until", "end", "--timeout", "3s")
+	if code != 1 || !strings.Contains(errs, "some brokers cannot be reached") || strings.Contains(errs, "with --advertise") {
+		t.Errorf("consume, with two of three brokers gone, exits with %d:\n%s", code, errs)
+	}
 	if strings.Contains(out, "brokers are up\t") || strings.Contains(out, "ok\ttopics") || strings.Contains(out, "are even") ||
 		!strings.Contains(out, "which brokers are up is not known") || !strings.Contains(out, "who elects the controller is not known") {
 		t.Errorf("two of three voters are gone:\n%s", out)

@@ -51,12 +51,18 @@ func (a *app) unreachable(err error) *failure {
 	f := &failure{code: exitUnreachable, cause: err}
 	if lost := a.dials.advertised(); len(lost) > 0 {
 		f.message = fmt.Sprintf("a broker answers at %s but not at the address that it advertises", where)
+		advice := "Start the broker with --advertise and an address that reaches it from this machine."
+		if !a.dials.reachesNone() {
+			// Whoever reaches some brokers by what they advertise is mostly right about
+			// the others, and those are down.
+			f.code, f.message = exitFailed, "some brokers cannot be reached, and this needs what they lead"
+			advice = "If they are down, start them: others lead soon what has a replica elsewhere, while a majority of the " +
+				"voters is up. If they run, they advertise what does not reach them from this machine."
+		}
 		for _, l := range lost {
 			f.hint("%s", l)
 		}
-		return f.hint("Start the broker with --advertise and an address that reaches it from this "+
-			"machine.").
-			hint("strandline doctor --brokers %s shows every address.", where)
+		return f.hint("%s", advice).hint("strandline doctor --brokers %s shows every address.", strings.Join(a.flags.brokers, ","))
 	}
 	reason := a.whatStandsThere(err)
 	f.message = fmt.Sprintf("cannot reach a broker at %s: %s", where, reason)
