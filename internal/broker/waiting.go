@@ -66,7 +66,25 @@ func (b *Broker) compareVoters() {
 	if len(others) == 0 {
 		return
 	}
+	if b.isAlone(voters) && !slices.ContainsFunc(told, b.isKnown) { // Votes are not what is missing.
+		b.log.Warn("this broker is a cluster of its own, and none of --voters is part of it: its data directory was first "+
+			"started without --voters, or with others. What is in it stays there: to have this broker join those, start it "+
+			"with an empty data directory",
+			"voters", voters, "told", told)
+		return
+	}
 	b.log.Warn("--voters names brokers that have no vote. It counts at the very first start only, and says where the others "+
 		"are: to give votes, run strandline cluster add, and to take them, strandline cluster remove-voter",
 		"voters", voters, "told", told, "without_vote", others)
+}
+
+// isAlone says that this broker is the only voter.
+func (b *Broker) isAlone(voters []kafka.BrokerID) bool {
+	return len(voters) == 1 && voters[0] == b.cluster.self.ID
+}
+
+// isKnown says that a broker is this one, or was registered in the same cluster.
+func (b *Broker) isKnown(id kafka.BrokerID) bool {
+	_, ok := b.control.Image().Broker(id)
+	return ok || id == b.cluster.self.ID
 }

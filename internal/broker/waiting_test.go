@@ -87,3 +87,26 @@ func TestVotersOfTheDirectoryCount(t *testing.T) {
 		v.end(t)
 	}
 }
+
+// TestAClusterOfItsOwnIsTold: who forgets --voters at the first start of a broker, and gives them at the next, is not sent
+// looking for votes: the broker and those that it is to join never heard of one another.
+func TestAClusterOfItsOwnIsTold(t *testing.T) {
+	disk := memfs.New()
+	for _, voters := range []int{0, 3} {
+		v := startVoter(t, disk, 9, voters)
+		select {
+		case <-v.Ready():
+		case err := <-v.ended:
+			t.Fatal(err)
+		}
+		if told := v.log.with("have no vote"); len(told) > 0 {
+			t.Errorf("with %d voters it is told of votes: %q", voters, told)
+		}
+		if told := v.log.with("a cluster of its own"); len(told) != voters/3 {
+			t.Errorf("with %d voters: %q", voters, told)
+		} else if len(told) > 0 && (!strings.Contains(told[0], "empty data directory") || !strings.Contains(told[0], `told="[1 2 3]"`)) {
+			t.Errorf("it says %q", told[0])
+		}
+		v.end(t)
+	}
+}
