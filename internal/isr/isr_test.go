@@ -63,6 +63,8 @@ func TestScripts(t *testing.T) {
 						f.BrokerEpoch = kafka.BrokerEpoch(args[2])
 					}
 					_, want, err = l.Fetched(f)
+				case "fetched-fenced": // fetched-fenced broker end, by one that may not become a member
+					_, want, err = l.Fetched(isr.Fetch{From: kafka.BrokerID(args[0]), SyncedEnd: kafka.Offset(args[1]), Now: now})
 				case "tick": // tick seconds
 					now = now.Add(time.Duration(args[0]) * time.Second)
 					want = l.Tick(0, now, unheard)

@@ -38,6 +38,7 @@ type node struct {
 	id    kafka.BrokerID
 	disk  *memfs.FS
 	dir   *commitlog.Dir
+	marks *commitlog.Watermarks
 	stop  func()
 	wants []*partition.Partition
 	moved int
@@ -72,10 +73,10 @@ func (c *cluster) start(id kafka.BrokerID, disk *memfs.FS) *node {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	n := &node{id: id, disk: disk, dir: dir}
+	n := &node{id: id, disk: disk, dir: dir, marks: dir.Watermarks()}
 	n.Applier = &partition.Applier{
 		Table: partition.NewTable(), Self: id, Storage: dir, Logger: slog.New(slog.DiscardHandler),
-		Now: func() time.Time { return now },
+		Now: func() time.Time { return now }, Marks: n.marks,
 		Configure: func(*metadata.Topic) (commitlog.Config, partition.Settings) {
 			return commitlog.DefaultConfig(), partition.Settings{MinInSync: c.minInSync, MaxLag: time.Second}
 		},

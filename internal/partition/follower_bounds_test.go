@@ -1,0 +1,116 @@
+package partition_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
+)
+
+// TestAnswersOfAnEarlierEpoch: what was fetched under a leader epoch that is over changes
+// nothing of the follower's log, whoever sent it.
+func TestAnswersOfAnEarlierEpoch(t *testing.T) {
+	c := newCluster(t, 1, 2, 3)
+	c.produce(1, "a")
+	c.fetch(2)
+	c.fetch(3)
+	c.produce(1, "late")
+	late := batches(t, c.bytesOf(1))
+	c.elect(3, 2, 3)
+	p := c.at(2)
+	if _, err := p.AppendAsFollower(0, partition.Fetched{Batches: late, HighWatermark: 2}); !errors.Is(err, partition.ErrNotFollower) {
+		t.Errorf("append: %v", err)
+	}
+	if _, err := p.TruncateTo(0, partition.EpochEnd{}); !errors.Is(err, partition.ErrNotFollower) {
+		t.Errorf("truncate: %v", err)
+	}
+	if _, err := p.RestartAt(0, 2); !errors.Is(err, partition.ErrNotFollower) {
+		t.Errorf("restart: %v", err)
+	}
+	if _, err := p.Position(0); !errors.Is(err, partition.ErrNotFollower) {
+		t.Errorf("position: %v", err)
+	}
+	if start, end := p.Log().LogStartOffset(), p.Log().LogEndOffset(); start != 0 || end != 1 {
+		t.Errorf("the log is from %d to %d, want 0 to 1", start, end)
+	}
+}
+
+// TestBatchOfALaterEpoch: a leader has no records of a later epoch than its own.
+func TestBatchOfALaterEpoch(t *testing.T) {
+	other := newCluster(t, 1, 2)
+	other.elect(1, 1, 2)
+	other.produce(1, "of epoch 1")
+	c := newCluster(t, 1, 2)
+	_, err := c.at(2).AppendAsFollower(0, partition.Fetched{Batches: batches(t, other.bytesOf(1))})
+	if end := c.at(2).Log().LogEndOffset(); err == nil || end != 0 {
+		t.Errorf("appended up to %d, %v", end, err)
+	}
+}
+
+// TestBoundsOfAFollower: a follower knows no high watermark beyond its own log, and removes
+// nothing above its high watermark, whatever its leader says.
+func TestBoundsOfAFollower(t *testing.T) {
+	for what, f := range map[string]struct {
+		highWatermark, logStart kafka.Offset // The leader's.
+		wantWatermark, want     kafka.Offset
+	}{
+		"as they are":                     {2, 1, 2, 1},
+		"a high watermark ahead":          {9, 1, 2, 1},
+		"a log start ahead":               {1, 2, 1, 1},
+		"a log start ahead of everything": {0, 9, 0, 0},
+	} {
+		t.Run(what, func(t *testing.T) {
+			c := newCluster(t, 1, 2)
+			c.produce(1, "a")
+			c.produce(1, "b")
+			_, err := c.at(2).AppendAsFollower(0, partition.Fetched{
+				Batches: batches(t, c.bytesOf(1)), HighWatermark: f.highWatermark, LogStartOffset: f.logStart,
+			})
+			if got := c.at(2).Log().LogStartOffset(); err != nil || got != f.want {
+				t.Errorf("the log starts at %d, want %d: %v", got, f.want, err)
+			}
+			c.watermark(2, f.wantWatermark)
+		})
+	}
+}
+
+// TestWatermarkMovesWithTheLog: a follower's high watermark is not above a log that was cut,
+// also after a power loss, nor below where its log begins.
+func TestWatermarkMovesWithTheLog(t *testing.T) {
+	c := newCluster(t, 1, 2, 3)
+	c.produce(1, "a")
+	c.fetch(2)
+	c.fetch(3)
+	c.shrink(1, 2)
+	c.produce(1, "lost")
+	c.fetch(2)
+	c.fetch(2)
+	c.watermark(2, 2)
+	c.keep(2)
+	c.elect(3, 3) // Unclean.
+	if _, err := c.at(2).TruncateTo(1, partition.EpochEnd{LeaderEpoch: 0, EndOffset: 1}); err != nil {
+		t.Fatal(err)
+	}
+	c.watermark(2, 1)
+	// It has records again where it knew them for acknowledged, and does not take them for that.
+	c.produceAlone(3, "b")
+	if _, err := c.at(2).AppendAsFollower(1, partition.Fetched{Batches: batches(t, c.bytesOf(3))}); err != nil {
+		t.Fatal(err)
+	}
+	c.synced(2)
+	c.crash(2)
+	if end := c.at(2).Log().LogEndOffset(); end != 2 {
+		t.Fatalf("the log ends at %d", end)
+	}
+	c.watermark(2, 1)
+}
+
+// keep writes down a broker's high watermark.
+func (c *cluster) keep(id kafka.BrokerID) {
+	c.t.Helper()
+	marks := map[kafka.TopicIDPartition]kafka.Offset{orders: c.at(id).HighWatermark()}
+	if err := c.nodes[id].marks.Save(func() map[kafka.TopicIDPartition]kafka.Offset { return marks }); err != nil {
+		c.t.Fatal(err)
+	}
+}
