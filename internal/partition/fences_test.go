@@ -1,9 +1,11 @@
 package partition_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
+	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
 )
@@ -112,5 +114,88 @@ func (c *cluster) keep(id kafka.BrokerID) {
 	marks := map[kafka.TopicIDPartition]kafka.Offset{orders: c.at(id).HighWatermark()}
 	if err := c.nodes[id].marks.Save(func() map[kafka.TopicIDPartition]kafka.Offset { return marks }); err != nil {
 		c.t.Fatal(err)
+	}
+}
+
+// TestFetchesThatDoNotFit: a follower that has records of a later leader epoch than its
+// leader's is not told to cut them, and one whose log ends behind the leader's acknowledges
+// nothing.
+func TestFetchesThatDoNotFit(t *testing.T) {
+	c := newCluster(t, 1, 2)
+	c.produce(1, "a")
+	fetch := func(from kafka.Offset, last kafka.LeaderEpoch) (partition.ReadResult, error) {
+		return c.at(1).ReadAsReplica(partition.ReplicaFetch{
+			Replica: 2, BrokerEpoch: 2, From: from, LastEpoch: last, MaxBytes: 1 << 20, Now: now,
+		})
+	}
+	var unknown *partition.UnknownEpochError
+	if r, err := fetch(1, 3); !errors.As(err, &unknown) || r.Diverging != nil {
+		t.Errorf("a record of leader epoch 3: diverging %v, %v", r.Diverging, err)
+	}
+	var outOf *commitlog.OffsetOutOfRangeError
+	if _, err := fetch(2, kafka.NoLeaderEpoch); !errors.As(err, &outOf) {
+		t.Errorf("a log that ends at 2: %v", err)
+	}
+	c.watermark(1, 0)
+}
+
+// TestAnswersToEarlierLeaders: who answers a question that was asked under an earlier leader
+// epoch does not confirm the leader of this one.
+func TestAnswersToEarlierLeaders(t *testing.T) {
+	c := newCluster(t, 1, 2)
+	c.elect(1, 1, 2)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	wait := c.at(1).Confirm(1)
+	for epoch, confirmed := range []bool{false, true} {
+		_, err := c.at(1).ReadAsReplica(partition.ReplicaFetch{
+			Replica: 2, BrokerEpoch: 2, LeaderEpoch: 1, LastEpoch: kafka.NoLeaderEpoch, MaxBytes: 1 << 20, Now: now,
+			Answers: kafka.Round{LeaderEpoch: kafka.LeaderEpoch(epoch), Number: 1},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := wait(over); (err == nil) != confirmed {
+			t.Errorf("after an answer to leader epoch %d: %v", epoch, err)
+		}
+	}
+}
+
+// TestEpochOfALeaderWithoutRecords: where an epoch ends of which there are no records yet is
+// known, or followers would be told of the epoch before.
+func TestEpochOfALeaderWithoutRecords(t *testing.T) {
+	c := newCluster(t, 1, 2)
+	c.produce(1, "a")
+	c.elect(1, 1, 2)
+	if epoch, end, err := c.at(1).Log().EndOffsetForEpoch(1); err != nil || epoch != 1 || end != 1 {
+		t.Errorf("leader epoch 1: %d ends at %d, %v", epoch, end, err)
+	}
+}
+
+// TestElectedBeforeItsSync: who becomes the leader before the records that it was sent are on
+// its disk does not count them as if they were.
+func TestElectedBeforeItsSync(t *testing.T) {
+	f := newFixture(t)
+	p := f.topic("orders", 1, 2, 1)
+	bs := batch(t, "a", "b")
+	bs[0].Stamp(0, 3)
+	if _, err := p.AppendAsFollower(3, partition.Fetched{Batches: bs}); err != nil {
+		t.Fatal(err)
+	}
+	alone := []kafka.BrokerID{1}
+	if err := p.BecomeLeader(partition.Leadership{Replicas: []kafka.BrokerID{1, 2}, ISR: alone, LeaderEpoch: 4}, now); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.HighWatermark(); got != 0 {
+		t.Errorf("before the sync the high watermark is %d", got)
+	}
+	done := make(wakes, 1)
+	var w partition.Waiter
+	if !p.Wait(&w, done, 2) {
+		t.Fatal("there is nothing to wait for")
+	}
+	f.commit(done)
+	if got := p.HighWatermark(); got != 2 {
+		t.Errorf("after it the high watermark is %d", got)
 	}
 }
