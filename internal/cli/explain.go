@@ -55,7 +55,7 @@ func (a *app) unreachable(err error) *failure {
 		if !a.dials.reachesNone() {
 			// Whoever reaches some brokers by what they advertise is mostly right about
 			// the others, and those are down.
-			f.code, f.message = exitFailed, "some brokers cannot be reached, and this needs what they lead"
+			f.code, f.message = exitFailed, "brokers that are needed for this cannot be reached"
 			advice = "If they are down, start them: others lead soon what has a replica elsewhere, while a majority of the " +
 				"voters is up. If they run, they advertise what does not reach them from this machine."
 		}
