@@ -106,3 +106,30 @@ func (c *cluster) moveNodes(first kafka.BrokerID, to []string, told bool, down i
 	}
 	c.agree()
 }
+
+// A learner does not go on believing in a leader that lost its majority, and follows the next.
+func TestLearnerMissesLeader(t *testing.T) {
+	simulate(t, 3, nil, func(c *cluster) {
+		c.mustAdd("before")
+		learner := c.start(3)
+		c.agree()
+		leader := c.active()
+		voters := []kafka.BrokerID{(leader.id + 1) % 3, (leader.id + 2) % 3}
+		for _, id := range voters {
+			c.kill(id)
+		}
+		start := time.Now()
+		c.eventually("the learner believes in a leader", func() bool { return learner.Status().Leader == kafka.NoBroker })
+		if d := time.Since(start); d > 3*time.Second {
+			t.Errorf("after %s", d)
+		}
+		for _, id := range voters {
+			c.start(id)
+		}
+		c.mustAdd("after")
+		c.agree()
+		if learner.Status().Leader == kafka.NoBroker {
+			t.Error("the learner does not know who leads")
+		}
+	})
+}

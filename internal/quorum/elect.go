@@ -220,8 +220,24 @@ func (q *Quorum) tickOrGreet() {
 		q.opt.Transport.Greet(founding)
 	}
 	q.ticks++
+	q.missLeader()
 	if !q.gated() && !q.forgot {
 		q.node.Tick()
+	}
+}
+
+// missLeader has a learner forget a leader that has been silent for as long as voters bear at
+// most. The library has only those miss it that may ask for votes, and one that stepped down
+// because it lost its majority tells nobody: who has no vote would wait for it for ever.
+func (q *Quorum) missLeader() {
+	if q.role.leader == raft.None || !isLearner(q.conf, raftID(q.opt.NodeID)) {
+		return
+	}
+	if time.Since(q.led) <= 2*q.electionTimeout() {
+		return
+	}
+	if err := q.node.ForgetLeader(); err != nil {
+		q.opt.Logger.Debug("leader not forgotten", "node", q.opt.NodeID, "error", err)
 	}
 }
 

@@ -187,6 +187,7 @@ type Quorum struct {
 	snapshotSize int64
 
 	role  role
+	led   time.Time  // When a leader last said something as such.
 	shown Leadership // What OnLeader was told last.
 	haste haste
 	room  room

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
@@ -69,8 +70,16 @@ func (q *Quorum) step(from Member, m *raftpb.Message) {
 		q.opt.Logger.Debug("quorum message dropped", "node", q.opt.NodeID, "from", from.ID, "error", err)
 		return
 	}
-	if m.GetType() == raftpb.MsgAppResp && !m.GetReject() {
-		q.noteAnswer(from.ID, m.GetIndex())
+	switch m.GetType() {
+	case raftpb.MsgAppResp:
+		if !m.GetReject() {
+			q.noteAnswer(from.ID, m.GetIndex())
+		}
+	case raftpb.MsgApp, raftpb.MsgHeartbeat, raftpb.MsgSnap:
+		if m.GetFrom() == q.node.BasicStatus().Lead {
+			q.led = time.Now()
+		}
+	default:
 	}
 }
 
