@@ -163,13 +163,14 @@ func (c *Coordinator[M]) InDoubt(partition int32) bool {
 	return h != nil && h.inDoubt()
 }
 
-// Confident returns NOT_COORDINATOR if this broker is InDoubt, for those to whom nothing
-// that it knows is of use then.
-func (c *Coordinator[M]) Confident(partition int32) error {
+// DoSure is Do for a step that is of use to nobody while the coordinator is InDoubt, though it
+// may take no record: it waits for one that was appended before, or others that follow from
+// it take one. It is refused then (NOT_COORDINATOR), and changes nothing.
+func (c *Coordinator[M]) DoSure(partition int32, step func(m M, nowMs int64, fx *shard.Effects)) error {
 	if c.InDoubt(partition) {
-		return c.notCoordinator(partition)
+		return &kafka.Error{Code: kafka.ErrNotCoordinator, Message: ErrInDoubt.Message}
 	}
-	return nil
+	return c.Do(partition, step)
 }
 
 // View calls fn with the machine of each partition that is led here, one after

@@ -95,6 +95,11 @@ func TestDoubt(t *testing.T) {
 			if err := b.try(); err != nil {
 				t.Errorf("a step that takes no record: %v", err)
 			}
+			err := b.DoSure(3, func(*register, int64, *shard.Effects) {})
+			var code *kafka.Error
+			if refused := errors.As(err, &code) && code.Code == kafka.ErrNotCoordinator; refused != (c.want != "v") {
+				t.Errorf("out of touch %v, in doubt %v: DoSure %v", c.outOfTouch, c.inDoubt, err)
+			}
 		}
 		if b.InDoubt(4) {
 			t.Error("in doubt of a partition that it does not coordinate")

@@ -58,10 +58,10 @@ func (g *Coordinator) Do(id string, step func(m *group.Shard, nowMs int64, fx *s
 // them as they are, and who wants that step is to look for another coordinator.
 func (g *Coordinator) DoSettled(id string, step func(m *group.Shard, nowMs int64, fx *shard.Effects)) error {
 	p, _, err := g.PartitionOf(id)
-	if err == nil && g.Shards.InDoubt(p) {
-		return &kafka.Error{Code: kafka.ErrNotCoordinator, Message: coordinator.ErrInDoubt.Message}
+	if err != nil {
+		return err
 	}
-	return g.Do(id, step)
+	return g.Shards.DoSure(p, step)
 }
 
 // BeginRead begins a step of the machine that a group belongs to which changes nothing: see

@@ -60,13 +60,14 @@ func (c *Coordinator) BrokerOf(ctx context.Context, id string) (kafka.BrokerID, 
 }
 
 // Do runs one step of the machine that a transactional id belongs to: see
-// coordinator.Coordinator.Do.
+// coordinator.Coordinator.DoSure. Each is about a record: it appends one, waits for one, or asks
+// for a producer id to append one with.
 func (c *Coordinator) Do(id string, step func(m *txn.Shard, nowMs int64, fx *shard.Effects)) error {
 	p, _, err := c.PartitionOf(id)
 	if err != nil {
 		return err
 	}
-	return c.Shards.Do(p, step)
+	return c.Shards.DoSure(p, step)
 }
 
 // read is Do for a step that appends nothing: the transaction coordinator may be another
@@ -94,9 +95,6 @@ func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Contex
 	id, ok := txn.ID(req)
 	if !ok {
 		return nil, fmt.Errorf("%T is not about one transactional id", req)
-	}
-	if err := c.confident(id); err != nil {
-		return nil, err
 	}
 	from.ProducerID = kafka.NoProducerID
 	for {
@@ -126,18 +124,6 @@ func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Contex
 			return nil, err
 		}
 	}
-}
-
-// confident refuses what comes when another broker may coordinate the id. The machine here
-// may be waiting for the end of a transaction that it has decided and nobody else has heard
-// of, and who waits along does not look for the coordinator that could end it; and what it
-// knows of epochs may be old, so that it would fence a producer for good.
-func (c *Coordinator) confident(id string) error {
-	p, _, err := c.PartitionOf(id)
-	if err != nil {
-		return err
-	}
-	return c.Shards.Confident(p)
 }
 
 // EnsureTopic creates __transaction_state if it is not there, as the broker's
