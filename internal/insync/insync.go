@@ -54,7 +54,8 @@ type Options struct {
 	Partitions  *partition.Table
 	// MaxLag is replica.lag.time.max.ms as it is now.
 	MaxLag func() time.Duration
-	// Unheard says for how long followers have had no connection to this broker.
+	// Unheard says for how long followers have had no connection to this broker; nil where
+	// they are reached in other ways.
 	Unheard isr.Unheard
 	Now     func() time.Time
 	Logger  *slog.Logger
@@ -84,6 +85,9 @@ type Changes struct {
 
 // New returns Changes that send nothing before Run.
 func New(o Options) *Changes {
+	if o.Unheard == nil {
+		o.Unheard = func(kafka.BrokerID) time.Duration { return 0 }
+	}
 	return &Changes{o: o, wake: make(chan struct{}, 1), wanted: map[*partition.Partition]struct{}{}}
 }
 
