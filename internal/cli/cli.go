@@ -40,8 +40,10 @@ type app struct {
 	out   *output
 	flags globalFlags
 	dials *dialWatch
-	tls   *tls.Config // Nil for plaintext.
-	now   func() time.Time
+	// answered says that a broker has answered this command.
+	answered bool
+	tls      *tls.Config // Nil for plaintext.
+	now      func() time.Time
 	// look finds out what stands at an address, also after an interrupt.
 	look func(address string) error
 }

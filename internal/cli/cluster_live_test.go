@@ -211,8 +211,14 @@ func TestDoctorWithoutAQuorum(t *testing.T) {
 	c := commands{t, cluster.Addrs()}
 	c.want("all 3 brokers are up", "cluster", "doctor", "--watch", "0")
 	c.run(0, "topic", "create", "orders", "--partitions", "6", "--durability", "strict")
-	cluster.Kill(1, 2)
+	// The broker that is left must have heard of the topic.
 	c.brokers = c.brokers[2:]
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+		if _, _, code := c.try("topic", "describe", "orders"); code == 0 {
+			break
+		}
+	}
+	cluster.Kill(1, 2)
 	described, _ := c.run(0, "cluster", "describe", "--timeout", "3s")
 	for id := 1; id <= 3; id++ {
 		row := regexp.MustCompile(fmt.Sprintf(`(?m)^%d\t.*\t(true|false)\t-\t-$`, id)).FindStringSubmatch(described)

@@ -52,6 +52,7 @@ func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 		}
 		return nil, a.unreachable(err)
 	}
+	a.answered = true
 	return client, nil
 }
 

@@ -30,6 +30,8 @@ func (a *app) explain(err error) *failure {
 		return (&failure{code: exitFailed, message: err.Error(), cause: err}).forCode(protocol)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
 		return &failure{code: exitFailed, message: err.Error(), cause: err}
+	case a.answered && isTimeout(err) && len(a.dials.advertised()) == 0:
+		return a.unanswered(err)
 	case isNetworkError(err):
 		return a.unreachable(err)
 	}
