@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // dialTimeout bounds one attempt to connect.
@@ -53,7 +55,24 @@ func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 		return nil, a.unreachable(err)
 	}
 	a.answered = true
+	a.noteAdvertised(limited, client)
 	return client, nil
+}
+
+// noteAdvertised asks what brokers advertise. One that does so with the very address that it
+// answered at is reached by that, whatever becomes of the others.
+func (a *app) noteAdvertised(ctx context.Context, client *kgo.Client) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return // What is asked next fails too, and is explained.
+	}
+	for _, b := range resp.Brokers {
+		if slices.Contains(a.flags.brokers, hostPort(b.Host, b.Port)) {
+			a.dials.noteReached()
+		}
+	}
 }
 
 // clientLogger is where the client tells what it does, with --verbose; nil otherwise.

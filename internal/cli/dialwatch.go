@@ -48,6 +48,13 @@ func (w *dialWatch) OnBrokerConnect(b kgo.BrokerMetadata, _ time.Duration, _ net
 	}
 }
 
+// noteReached notes that a broker is reached by what it advertises.
+func (w *dialWatch) noteReached() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reached = true
+}
+
 // reachesNone reports whether advertised addresses were tried, all of them in vain.
 func (w *dialWatch) reachesNone() bool {
 	w.mu.Lock()
