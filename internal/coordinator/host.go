@@ -95,8 +95,7 @@ func (h *host[M]) step(run func(now time.Time) error) error {
 		h.machine.Rejected(now.UnixMilli(), &h.fx, kafka.ErrNotCoordinator)
 		replies = append(scratch[:0], h.fx.Replies...)
 	default:
-		h.machine.Late(&h.fx, kafka.ErrNotCoordinator)
-		replies = append(scratch[:0], h.fx.Replies...)
+		replies = h.lateLocked(scratch[:0], h.fx.Replies, kafka.ErrNotCoordinator)
 	}
 	replies = h.settleLocked(replies)
 	h.mu.Unlock()
@@ -319,16 +318,12 @@ func (h *host[M]) refuseLateLocked(replies []shard.Reply) []shard.Reply {
 	late := h.parked.popLate(now.UnixMilli(), nil)
 	if looks {
 		if h.parked.len() > 0 && h.inDoubt() {
-			fx := &shard.Effects{Replies: h.parked.all()}
-			h.machine.Late(fx, kafka.ErrNotCoordinator)
-			replies = append(replies, fx.Replies...)
+			replies = h.lateLocked(replies, h.parked.all(), kafka.ErrNotCoordinator)
 		}
 		h.lookForDoubtLocked(now)
 	}
 	if len(late) > 0 {
-		fx := &shard.Effects{Replies: late}
-		h.machine.Late(fx, callerCode(kafka.ErrRequestTimedOut))
-		replies = append(replies, fx.Replies...)
+		replies = h.lateLocked(replies, late, callerCode(kafka.ErrRequestTimedOut))
 		if !h.stalled {
 			h.c.o.Logger.Warn("not on every in-sync replica in time", "topic", h.c.o.Topic,
 				"partition", h.number, "offset", int64(until-1), "timeout", h.c.o.WriteTimeout)
@@ -337,6 +332,13 @@ func (h *host[M]) refuseLateLocked(replies []shard.Reply) []shard.Reply {
 	}
 	h.publishDeadlineLocked()
 	return replies
+}
+
+// lateLocked adds to replies refusals in the place of those that are waited for in vain.
+func (h *host[M]) lateLocked(replies, late []shard.Reply, code kafka.Code) []shard.Reply {
+	fx := &shard.Effects{Replies: late}
+	h.machine.Late(fx, code)
+	return append(replies, fx.Replies...)
 }
 
 func (h *host[M]) publishDeadlineLocked() {

@@ -180,21 +180,16 @@ func (c *Changes) wait(ctx context.Context, d time.Duration) {
 // may wait for one. When nothing here has followers any more it is not done again before
 // Want.
 func (c *Changes) checkLag(now time.Time, all bool) {
-	if !all {
-		c.o.Partitions.All(func(p *partition.Partition) bool {
-			if p.Lacks() {
-				p.CheckLag(now, c.o.Unheard)
-			}
-			return true
-		})
-		return
+	if all {
+		c.mu.Lock()
+		c.checking = false // Want may set it again meanwhile.
+		c.mu.Unlock()
 	}
-	c.mu.Lock()
-	c.checking = false // Want may set it again meanwhile.
-	c.mu.Unlock()
 	followed := false
 	c.o.Partitions.All(func(p *partition.Partition) bool {
-		followed = p.CheckLag(now, c.o.Unheard) || followed
+		if all || p.Lacks() {
+			followed = p.CheckLag(now, c.o.Unheard) || followed
+		}
 		return true
 	})
 	if followed {

@@ -9,6 +9,21 @@ import (
 	"github.com/strandline/strandline/internal/netx"
 )
 
+// pair returns both ends of a connection to a listener, which the test's end closes.
+func pair(t *testing.T, l net.Listener, network netx.Network) (near, far net.Conn) {
+	t.Helper()
+	near, err := network.Dial(t.Context(), l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = near.Close() })
+	if far, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = far.Close() })
+	return near, far
+}
+
 // A connection is alive until the other side closes it, or says something that
 // nobody asked for.
 func TestAlive(t *testing.T) {
@@ -21,16 +36,7 @@ func TestAlive(t *testing.T) {
 		"closes":  net.Conn.Close,
 		"says so": func(c net.Conn) error { _, err := c.Write([]byte("?")); return err },
 	} {
-		near, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer near.Close()
-		far, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer far.Close()
+		near, far := pair(t, l, netx.TCP{})
 		if !netx.Alive(near) {
 			t.Errorf("%s: it is not alive before", name)
 		}

@@ -28,16 +28,7 @@ func TestSilence(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.Close()
-		near, err := network.Dial(t.Context(), l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer near.Close()
-		far, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer far.Close()
+		near, far := pair(t, l, network)
 		for name, end := range map[string]net.Conn{"dialed": near, "accepted": far} {
 			for option, want := range map[int]int{
 				unix.TCP_USER_TIMEOUT: c.timeoutMs, unix.TCP_KEEPIDLE: c.idle, unix.TCP_KEEPCNT: c.keep,

@@ -81,14 +81,7 @@ func TestBoundsOfAFollower(t *testing.T) {
 // also after a power loss, nor below where its log begins.
 func TestWatermarkMovesWithTheLog(t *testing.T) {
 	c := newCluster(t, 1, 2, 3)
-	c.produce(1, "a")
-	c.fetch(2)
-	c.fetch(3)
-	c.shrink(1, 2)
-	c.produce(1, "lost")
-	c.fetch(2)
-	c.fetch(2)
-	c.watermark(2, 2)
+	c.leaveBehind()
 	c.keep(2)
 	c.elect(3, 3) // Unclean.
 	if _, err := c.at(2).TruncateTo(1, partition.EpochEnd{LeaderEpoch: 0, EndOffset: 1}); err != nil {
@@ -176,12 +169,7 @@ func TestEpochOfALeaderWithoutRecords(t *testing.T) {
 // its disk does not count them as if they were.
 func TestElectedBeforeItsSync(t *testing.T) {
 	f := newFixture(t)
-	p := f.topic("orders", 1, 2, 1)
-	bs := batch(t, "a", "b")
-	bs[0].Stamp(0, 3)
-	if _, err := p.AppendAsFollower(3, partition.Fetched{Batches: bs}); err != nil {
-		t.Fatal(err)
-	}
+	p := f.unsynced()
 	alone := []kafka.BrokerID{1}
 	if err := p.BecomeLeader(partition.Leadership{Replicas: []kafka.BrokerID{1, 2}, ISR: alone, LeaderEpoch: 4}, now); err != nil {
 		t.Fatal(err)

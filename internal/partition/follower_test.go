@@ -146,15 +146,23 @@ func TestReadingFromFollowers(t *testing.T) {
 	}
 }
 
+// unsynced returns a partition that follows under leader epoch 3, with two records that are
+// not on disk.
+func (f *fixture) unsynced() *partition.Partition {
+	f.t.Helper()
+	p := f.topic("orders", 1, 2, 1)
+	bs := batch(f.t, "a", "b")
+	bs[0].Stamp(0, 3)
+	if _, err := p.AppendAsFollower(3, partition.Fetched{Batches: bs}); err != nil {
+		f.t.Fatal(err)
+	}
+	return p
+}
+
 // TestPositionIsOnDisk: where a follower fetches on says whether it may be told.
 func TestPositionIsOnDisk(t *testing.T) {
 	f := newFixture(t)
-	p := f.topic("orders", 1, 2, 1)
-	bs := batch(t, "a", "b")
-	bs[0].Stamp(0, 3)
-	if _, err := p.AppendAsFollower(3, partition.Fetched{Batches: bs}); err != nil {
-		t.Fatal(err)
-	}
+	p := f.unsynced()
 	if at, err := p.Position(3); err != nil || at.Offset != 2 || at.LastEpoch != 3 || at.Synced {
 		t.Errorf("before the sync: %+v, %v", at, err)
 	}

@@ -686,11 +686,10 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// TestUncleanElection: what was acknowledged and is lost is said with its offsets, and
-// the high watermark goes down with the log.
-func TestUncleanElection(t *testing.T) {
-	c := newCluster(t, 1, 2, 3)
-	var told []string
+// leaveBehind has all brokers hold a record, and all but broker 3 one more, which is
+// acknowledged.
+func (c *cluster) leaveBehind() {
+	c.t.Helper()
 	c.produce(1, "a")
 	c.fetch(2)
 	c.fetch(3)
@@ -699,6 +698,14 @@ func TestUncleanElection(t *testing.T) {
 	c.fetch(2)
 	c.fetch(2)
 	c.watermark(2, 2)
+}
+
+// TestUncleanElection: what was acknowledged and is lost is said with its offsets, and
+// the high watermark goes down with the log.
+func TestUncleanElection(t *testing.T) {
+	c := newCluster(t, 1, 2, 3)
+	var told []string
+	c.leaveBehind()
 	c.elect(3, 3)
 	c.produceAlone(3, "b")
 	c.losing = func(p *partition.Partition, from, to kafka.Offset) {

@@ -204,14 +204,19 @@ func (c *Conn) Hasten() {
 // answers is not the one it is meant for, whose address may be another by now. It returns
 // where the connection led to, "" if there was none.
 func (c *Conn) Redial() (address string) {
-	c.mu.Lock()
-	l := c.link
-	c.mu.Unlock()
+	l := c.current()
 	if l == nil {
 		return ""
 	}
 	l.fail(&DownError{Address: l.address, Cause: Ended})
 	return l.address
+}
+
+// current returns the link there is, or nil.
+func (c *Conn) current() *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.link
 }
 
 // Close ends the connection; requests without an answer fail. It waits for the
@@ -236,9 +241,7 @@ func (c *Conn) Close() error {
 
 // leaveOldPlace ends a link to where the other side was before.
 func (c *Conn) leaveOldPlace() {
-	c.mu.Lock()
-	l := c.link
-	c.mu.Unlock()
+	l := c.current()
 	if l == nil {
 		return
 	}
