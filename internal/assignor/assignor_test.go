@@ -1,7 +1,6 @@
 package assignor_test
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -179,9 +178,7 @@ func (w world) owners(t *rapid.T, plan assignor.Plan) map[kafka.TopicPartition]s
 		t.Fatalf("%d members in the plan of %d", len(plan), len(w.members))
 	}
 	for _, m := range w.members {
-		if !slices.IsSortedFunc(plan[m.ID], func(a, b kafka.TopicPartition) int {
-			return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
-		}) {
+		if !slices.IsSortedFunc(plan[m.ID], kafka.TopicPartition.Compare) {
 			t.Fatalf("not in order: %v", plan[m.ID])
 		}
 		for _, tp := range plan[m.ID] {

@@ -3,7 +3,6 @@ package assignor
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/strandline/strandline/internal/kafka"
 )
@@ -189,9 +188,7 @@ func (b *balance) plan() Plan {
 				plan.give(id, topic, p)
 			}
 		}
-		slices.SortFunc(plan[id], func(x, y kafka.TopicPartition) int {
-			return cmp.Or(strings.Compare(x.Topic, y.Topic), cmp.Compare(x.Partition, y.Partition))
-		})
+		slices.SortFunc(plan[id], kafka.TopicPartition.Compare)
 	}
 	return plan
 }

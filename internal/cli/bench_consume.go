@@ -102,7 +102,10 @@ func (b *benchConsume) assign(ctx context.Context) ([]startOffsets, int64, error
 	}
 	records := int64(0)
 	err := b.admin(ctx, func(ctx context.Context, adm *kadm.Client) error {
-		bounds, err := listBounds(ctx, adm, true, b.topic)
+		bounds, leaderless, err := b.boundsOf(ctx, adm, true, nil, b.topic)
+		if err == nil && len(leaderless) > 0 {
+			err = noLeader(leaderless)
+		}
 		if err != nil {
 			return err
 		}

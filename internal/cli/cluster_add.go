@@ -132,7 +132,10 @@ func (c *clusterAdd) await(
 		var added []quorumMember
 		var missing []int32
 		for _, id := range ids {
-			if _, voter := find(q.Voters, id); voter {
+			if v, voter := find(q.Voters, id); voter {
+				if q.lost(v) {
+					return nil, nil, c.lostVoter(v)
+				}
 				continue
 			}
 			if m, ok := find(q.Learners, id); ok && m.directory != [16]byte{} {
@@ -154,6 +157,15 @@ func (c *clusterAdd) await(
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
+}
+
+// lostVoter refuses a broker that has a vote and does not use it: if its disk was replaced, its
+// vote is that of a disk that is gone.
+func (c *clusterAdd) lostVoter(v quorumMember) error {
+	return failf("broker %d is a voter already, and is not heard of", v.ID).
+		hint("If it is down, start it: that is all.").
+		hint("If it was started with a new disk, it has to be added anew, since what its vote promised is lost: "+
+			"strandline cluster remove-voter %d && strandline cluster add %d", v.ID, v.ID)
 }
 
 func (c *clusterAdd) notThere(q *describedQuorum, missing []int32) error {

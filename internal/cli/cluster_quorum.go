@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -36,6 +37,20 @@ type quorumMember struct {
 	directory [16]byte
 	host      string
 	port      uint16
+}
+
+// voterSilent is after how long a voter counts as lost: it says something many
+// times a second.
+const voterSilent = 5 * time.Second
+
+// lost reports whether a voter has not been heard of for long, by the leader's clock.
+func (q *describedQuorum) lost(v quorumMember) bool {
+	leader, ok := find(q.Voters, q.Leader)
+	if !ok || leader.LastContact <= 0 {
+		return false
+	}
+	silence := time.Duration(leader.LastContact-v.LastContact) * time.Millisecond
+	return v.LastContact < 0 || silence > voterSilent
 }
 
 // describeQuorumRequest asks for the log of the cluster's metadata.

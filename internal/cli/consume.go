@@ -208,16 +208,14 @@ func (p *plan) passed(topic string, partition int32, next int64) bool {
 func (c *consume) plan(ctx context.Context, adm *kadm.Client) (*plan, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.flags.timeout)
 	defer cancel()
-	m, err := lookup(ctx, adm, c.topics...)
-	if err != nil {
+	b, leaderless, err := c.boundsOf(ctx, adm, c.uncommitted, c.partitions, c.topics...)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if err := c.checkPartitions(m); err != nil {
-		return nil, err
-	}
-	b, err := listBounds(ctx, adm, c.uncommitted, c.topics...)
-	if err != nil {
-		return nil, err
+	case len(leaderless) > 0 && !c.follow:
+		return nil, noLeader(leaderless).hint("To read others only: --partition. To wait for these: --follow")
+	case len(leaderless) > 0:
+		c.out.warn("no leader: %s; what they hold comes when they have one", someOf(leaderless))
 	}
 	p := &plan{opts: c.clientOptions()}
 	switch {
@@ -275,18 +273,6 @@ func setOf[V any](m map[string]map[int32]V, topic string) map[int32]V {
 		m[topic] = map[int32]V{}
 	}
 	return m[topic]
-}
-
-func (c *consume) checkPartitions(m kadm.Metadata) error {
-	for _, topic := range c.topics {
-		for _, p := range c.partitions {
-			if _, ok := m.Topics[topic].Partitions[p]; !ok {
-				return failf("topic %s has %s: there is no partition %d", topic,
-					plural(len(m.Topics[topic].Partitions), "partition"), p).hint("Partitions count from 0.")
-			}
-		}
-	}
-	return nil
 }
 
 // clientOptions are the options of every consumer.

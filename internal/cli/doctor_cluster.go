@@ -24,7 +24,9 @@ func (d *doctor) checkCluster(ctx context.Context, client *kgo.Client, m kadm.Me
 	if d.registered < 2 {
 		return
 	}
-	q, err := d.quorum(ctx, client)
+	asking, stop := context.WithTimeout(ctx, quorumPatience)
+	defer stop()
+	q, err := d.quorum(asking, client)
 	d.undecided = err != nil
 	d.checkBrokers(brokers, m)
 	if d.undecided {
@@ -79,25 +81,19 @@ func (d *doctor) checkBrokers(brokers []kmsg.DescribeClusterResponseBroker, m ka
 }
 
 const (
-	// voterSilent is after how long a voter counts as lost: it says something many
-	// times a second.
-	voterSilent = 5 * time.Second
 	// voterBehind is how many entries a voter may lack.
 	voterBehind = 1000
+	// quorumPatience is how long who decides is asked for: elections take some tenths of a second.
+	quorumPatience = 5 * time.Second
 )
 
 // checkVoters looks at who elects the controller.
 func (d *doctor) checkVoters(q *describedQuorum, m kadm.Metadata, cordoned map[int32]bool) {
 	before := len(d.report)
-	var now int64
-	if leader, ok := find(q.Voters, q.Leader); ok {
-		now = leader.LastContact
-	}
 	var lost []int32
 	for _, v := range q.Voters {
-		silence := time.Duration(now-v.LastContact) * time.Millisecond
 		switch {
-		case now > 0 && (v.LastContact < 0 || silence > voterSilent):
+		case q.lost(v):
 			lost = append(lost, v.ID)
 		case v.Lag > voterBehind:
 			d.say(statusWarning, "voters", fmt.Sprintf("voter %d lacks %s of the metadata", v.ID, plural(v.Lag, "record")),

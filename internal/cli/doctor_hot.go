@@ -119,7 +119,7 @@ func hotOf(rates map[kafka.TopicPartition]float64) []hotPartition {
 		}
 	}
 	slices.SortFunc(hot, func(a, b hotPartition) int {
-		return cmp.Or(cmp.Compare(b.rate, a.rate), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+		return cmp.Or(cmp.Compare(b.rate, a.rate), a.Compare(b.TopicPartition))
 	})
 	return hot
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -21,9 +22,12 @@ import (
 func (a *app) explain(err error) *failure {
 	var f *failure
 	var protocol *kerr.Error
+	var parts *kadm.ShardErrors
 	switch {
 	case errors.As(err, &f):
 		return f
+	case errors.As(err, &parts) && len(parts.Errs) > 0: // Of several brokers that were asked.
+		return a.explain(fmt.Errorf("%s: %w", parts.Name, parts.Errs[0].Err))
 	case errors.Is(err, context.Canceled):
 		return &failure{code: exitInterrupted, message: "interrupted", cause: err}
 	case errors.As(err, &protocol):
@@ -184,6 +188,8 @@ func (f *failure) forCode(e *kerr.Error) *failure {
 	case kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend:
 		return f.hint("Fewer replicas are in sync than min.insync.replicas asks for: " +
 			"bring brokers back, or lower it with strandline topic alter.")
+	case kerr.LeaderNotAvailable:
+		return f.hint("A partition has no leader: strandline cluster doctor says which, and what to do.")
 	case kerr.MessageTooLarge, kerr.RecordListTooLarge:
 		return f.hint("Raise the topic's limit: strandline topic alter TOPIC --config " +
 			"max.message.bytes=BYTES")

@@ -127,10 +127,10 @@ func (s *groupSeek) target(ctx context.Context, adm *kadm.Client, group string, 
 	if len(topics) == 0 {
 		return nil, failf("group %s has no offsets", group).hint("Name the topics: --topic TOPIC")
 	}
-	if _, err := lookup(ctx, adm, topics...); err != nil {
-		return nil, err
+	b, leaderless, err := s.boundsOf(ctx, adm, true, s.partitions, topics...)
+	if err == nil && len(leaderless) > 0 {
+		err = noLeader(leaderless).hint("To move the group in others only: --partition")
 	}
-	b, err := listBounds(ctx, adm, true, topics...)
 	if err != nil {
 		return nil, err
 	}

@@ -2,14 +2,19 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/strandline/strandline/internal/kafka"
 )
 
 // position is a place in a log as users name it: the same words for consume,
@@ -109,7 +114,7 @@ func (p position) client() kgo.Offset {
 }
 
 // bounds are the first and the last offset of partitions that a reader may ask
-// for.
+// for. Partitions without a leader, which nobody answers for, are not among them.
 type bounds struct{ start, end kadm.ListedOffsets }
 
 // listBounds asks for the bounds of topics. The end is where a reader of
@@ -118,7 +123,7 @@ func listBounds(
 	ctx context.Context, adm *kadm.Client, uncommitted bool, topics ...string,
 ) (bounds, error) {
 	starts, err := adm.ListStartOffsets(ctx, topics...)
-	if err != nil {
+	if err = exceptLeaderless(err); err != nil {
 		return bounds{}, err
 	}
 	list := adm.ListCommittedOffsets
@@ -126,7 +131,7 @@ func listBounds(
 		list = adm.ListEndOffsets
 	}
 	ends, err := list(ctx, topics...)
-	if err != nil {
+	if err = exceptLeaderless(err); err != nil {
 		return bounds{}, err
 	}
 	for _, offsets := range []kadm.ListedOffsets{starts, ends} {
@@ -137,6 +142,94 @@ func listBounds(
 	return bounds{starts, ends}, nil
 }
 
+// exceptLeaderless returns no error where all that failed are partitions without a leader.
+func exceptLeaderless(err error) error {
+	var parts *kadm.ShardErrors
+	if !errors.As(err, &parts) {
+		return err
+	}
+	for _, part := range parts.Errs {
+		if !errors.Is(part.Err, kerr.LeaderNotAvailable) {
+			return err
+		}
+	}
+	return nil
+}
+
+// lacking lists partitions of topics, all without ids, whose bounds are not known.
+func (b bounds) lacking(m kadm.Metadata, ids []int32) (lacking []kafka.TopicPartition) {
+	m.Topics.EachPartition(func(p kadm.PartitionDetail) {
+		_, begins := b.start.Lookup(p.Topic, p.Partition)
+		_, ends := b.end.Lookup(p.Topic, p.Partition)
+		if !(begins && ends) && (len(ids) == 0 || slices.Contains(ids, p.Partition)) {
+			lacking = append(lacking, kafka.TopicPartition{Topic: p.Topic, Partition: p.Partition})
+		}
+	})
+	slices.SortFunc(lacking, kafka.TopicPartition.Compare)
+	return lacking
+}
+
+// leaderPatience is how long a partition may be without a leader before it is left out:
+// after a failure it has another within a second or two.
+const leaderPatience = 3 * time.Second
+
+// boundsOf asks for the bounds of partitions of topics, all without ids, and waits a while
+// for leaders. It returns the partitions that have none then.
+func (a *app) boundsOf(ctx context.Context, adm *kadm.Client, uncommitted bool, ids []int32, topics ...string) (
+	bounds, []kafka.TopicPartition, error,
+) {
+	defer a.out.progress("")
+	for deadline := time.Now().Add(leaderPatience); ; {
+		m, err := lookup(ctx, adm, topics...)
+		if err == nil {
+			err = checkPartitions(m, topics, ids)
+		}
+		if err != nil {
+			return bounds{}, nil, err
+		}
+		b, err := listBounds(ctx, adm, uncommitted, topics...)
+		leaderless := b.lacking(m, ids)
+		if err != nil || len(leaderless) == 0 || time.Now().After(deadline) {
+			return b, leaderless, err
+		}
+		a.out.progress("waiting for a leader of " + someOf(leaderless) + " ...")
+		select {
+		case <-ctx.Done():
+			return bounds{}, nil, ctx.Err()
+		case <-time.After(leaderPatience / 20):
+		}
+	}
+}
+
+// checkPartitions refuses numbers of partitions that a topic does not have.
+func checkPartitions(m kadm.Metadata, topics []string, ids []int32) error {
+	for _, topic := range topics {
+		for _, p := range ids {
+			if _, ok := m.Topics[topic].Partitions[p]; !ok {
+				return failf("topic %s has %s: there is no partition %d", topic,
+					plural(len(m.Topics[topic].Partitions), "partition"), p).hint("Partitions count from 0.")
+			}
+		}
+	}
+	return nil
+}
+
+// noLeader is the failure of what needs all of its partitions.
+func noLeader(partitions []kafka.TopicPartition) *failure {
+	return failf("no leader: %s", someOf(partitions)).
+		hint("Start the brokers that hold them: strandline topic describe %s. More: strandline cluster doctor",
+			partitions[0].Topic)
+}
+
+// someOf names partitions, the first of them if they are many.
+func someOf(partitions []kafka.TopicPartition) string {
+	names := make([]string, len(partitions))
+	for i, tp := range partitions {
+		names[i] = tp.String()
+	}
+	return some(names)
+}
+
 // resolve returns the offset that p is in each partition of b, within its
 // bounds.
 func (p position) resolve(ctx context.Context, adm *kadm.Client, b bounds,
@@ -145,7 +238,7 @@ func (p position) resolve(ctx context.Context, adm *kadm.Client, b bounds,
 	var times kadm.ListedOffsets
 	if p.kind == atTime {
 		var err error
-		if times, err = adm.ListOffsetsAfterMilli(ctx, p.n, topics...); err != nil {
+		if times, err = adm.ListOffsetsAfterMilli(ctx, p.n, topics...); exceptLeaderless(err) != nil {
 			return nil, err
 		}
 		if err := times.Error(); err != nil {
@@ -171,9 +264,12 @@ func (p position) resolve(ctx context.Context, adm *kadm.Client, b bounds,
 			at = end.Offset - p.n
 		case atTime:
 			found, ok := times.Lookup(end.Topic, end.Partition)
-			if at = end.Offset; ok {
-				at = found.Offset
+			if !ok {
+				missing = fmt.Errorf("the broker did not say where the time is in partition %d of %s", end.Partition,
+					end.Topic)
+				return
 			}
+			at = found.Offset
 		}
 		at = max(start.Offset, min(at, end.Offset))
 		offsets.AddOffset(end.Topic, end.Partition, at, -1)

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -230,7 +229,7 @@ func (s *Shard) Offsets(id string, topics Topics, fx *shard.Effects) []Committed
 		}
 	}
 	slices.SortFunc(all, func(a, b CommittedOffset) int {
-		return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+		return a.TopicPartition.Compare(b.TopicPartition)
 	})
 	return all
 }

@@ -7,10 +7,12 @@
 package kafka
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // Offset is the position of a record in a partition's log. It never counts
@@ -100,6 +102,12 @@ type TopicPartition struct {
 
 // String returns topic-partition, as in orders-3.
 func (tp TopicPartition) String() string { return fmt.Sprintf("%s-%d", tp.Topic, tp.Partition) }
+
+// Compare orders partitions by topic, then by number: negative if tp is before other, 0 if they
+// are the same.
+func (tp TopicPartition) Compare(other TopicPartition) int {
+	return cmp.Or(strings.Compare(tp.Topic, other.Topic), cmp.Compare(tp.Partition, other.Partition))
+}
 
 // TopicIDPartition names a partition of one incarnation of a topic. It is the
 // identity that storage uses.

@@ -211,12 +211,8 @@ func (d *draft) plan() Plan {
 			plan = append(plan, Move{p.TopicPartition, p.Replicas, d.replicas[i], p.Bytes})
 		}
 	}
-	slices.SortFunc(plan, func(a, b Move) int { return compare(a.TopicPartition, b.TopicPartition) })
+	slices.SortFunc(plan, func(a, b Move) int { return a.TopicPartition.Compare(b.TopicPartition) })
 	return plan
-}
-
-func compare(a, b kafka.TopicPartition) int {
-	return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
 // order returns the indexes of the partitions in the order of topics and partitions,
@@ -232,7 +228,7 @@ func (d *draft) order(bySize bool) []int {
 		if bySize && p.Bytes != q.Bytes {
 			return cmp.Compare(q.Bytes, p.Bytes)
 		}
-		return compare(p.TopicPartition, q.TopicPartition)
+		return p.TopicPartition.Compare(q.TopicPartition)
 	})
 	return order
 }

@@ -27,7 +27,7 @@ func (c *Cluster) Drain(away []kafka.BrokerID, fewer bool) (plan Plan, stuck []k
 	for _, i := range d.order(false) {
 		d.succeed(i, leaves, leads)
 	}
-	slices.SortFunc(stuck, compare)
+	slices.SortFunc(stuck, kafka.TopicPartition.Compare)
 	return d.plan(), stuck
 }
 

@@ -22,7 +22,7 @@ func (c *Cluster) Replicate(factor func(topic string) int) (plan Plan, short []k
 			d.add(i, id)
 		}
 	}
-	slices.SortFunc(short, compare)
+	slices.SortFunc(short, kafka.TopicPartition.Compare)
 	return d.plan(), short
 }
 
@@ -32,7 +32,7 @@ func (p Plan) Then(next Plan) Plan {
 	all := slices.Clone(p)
 	for i := range next {
 		at, found := slices.BinarySearchFunc(all, next[i].TopicPartition, func(m Move, tp kafka.TopicPartition) int {
-			return compare(m.TopicPartition, tp)
+			return m.TopicPartition.Compare(tp)
 		})
 		if found {
 			all[at].To = next[i].To

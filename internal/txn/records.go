@@ -114,7 +114,7 @@ func decodeMetadata(b []byte) (metadata, error) {
 			m.partitions = append(m.partitions, kafka.TopicPartition{Topic: t.Topic, Partition: p})
 		}
 	}
-	slices.SortFunc(m.partitions, comparePartitions)
+	slices.SortFunc(m.partitions, kafka.TopicPartition.Compare)
 	m.partitions = slices.Compact(m.partitions)
 	return m, m.check()
 }

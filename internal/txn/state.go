@@ -1,7 +1,6 @@
 package txn
 
 import (
-	"cmp"
 	"container/list"
 	"slices"
 	"strings"
@@ -142,7 +141,7 @@ func (m *metadata) complete(nowMs int64) metadata {
 
 // has reports whether the partition is part of the transaction.
 func (m *metadata) has(p kafka.TopicPartition) bool {
-	_, found := slices.BinarySearchFunc(m.partitions, p, comparePartitions)
+	_, found := slices.BinarySearchFunc(m.partitions, p, kafka.TopicPartition.Compare)
 	return found
 }
 
@@ -154,12 +153,8 @@ func (m *metadata) with(more []kafka.TopicPartition) []kafka.TopicPartition {
 			all = append(all, kafka.TopicPartition{Topic: strings.Clone(p.Topic), Partition: p.Partition})
 		}
 	}
-	slices.SortFunc(all, comparePartitions)
+	slices.SortFunc(all, kafka.TopicPartition.Compare)
 	return slices.Compact(all)
-}
-
-func comparePartitions(a, b kafka.TopicPartition) int {
-	return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 }
 
 // transaction is a transactional id with what is soft about it.

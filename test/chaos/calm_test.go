@@ -18,6 +18,7 @@ import (
 // quorum. A round is ten seconds: sixty of them are the goal's ten minutes.
 func TestNoFalseFailovers(t *testing.T) {
 	c, l := startClusterLoad(t, "calm")
+	l.slow(100 * time.Microsecond) // What is written in ten minutes is read once from each broker.
 	l.awaitMore(1000)
 	var ends []func()
 	for range 2 * runtime.NumCPU() {
