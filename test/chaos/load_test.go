@@ -117,11 +117,11 @@ const producerShift = 48
 
 func (l *load) produce(ctx context.Context, id int) {
 	defer l.done.Done()
-	// A broker that hangs is given up after 1.7 seconds, when others have begun to lead, and
-	// after 0.7 if it is asked who leads; by itself the client waits for twenty and ten.
+	// A broker that hangs is given up after 1.6 seconds, when others have begun to lead, and
+	// after 0.4 if it is asked who leads; by itself the client waits for twenty and ten.
 	cl, err := kgo.NewClient(kgo.SeedBrokers(l.addrs...), kgo.AlwaysRetryEOF(), kgo.DefaultProduceTopic(l.topic),
-		kgo.ProduceRequestTimeout(time.Second), kgo.RequestTimeoutOverhead(700*time.Millisecond), kgo.DialTimeout(time.Second),
-		kgo.ProducerLinger(time.Millisecond), kgo.MaxBufferedRecords(500), kgo.MetadataMinAge(50*time.Millisecond),
+		kgo.ProduceRequestTimeout(1200*time.Millisecond), kgo.RequestTimeoutOverhead(400*time.Millisecond),
+		kgo.DialTimeout(time.Second), kgo.ProducerLinger(time.Millisecond), kgo.MaxBufferedRecords(500), kgo.MetadataMinAge(50*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	if err != nil {
