@@ -16,8 +16,10 @@ import (
 
 // Options make a Coordinator.
 type Options[M shard.Machine] struct {
-	Topic string                  // The internal topic, for messages.
-	New   func(partition int32) M // Makes the machine of a partition.
+	Topic string // The internal topic, for messages.
+	// New makes the machine of a partition. It is called for one host of a partition after
+	// the other, and for none that was dropped.
+	New func(partition int32) M
 	// CodeOf says what callers are told when an append failed.
 	CodeOf func(error) kafka.Code
 	Now    func() time.Time

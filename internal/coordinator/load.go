@@ -95,7 +95,11 @@ func (h *host[M]) pause(ctx context.Context, d time.Duration) bool {
 // may be ahead of the high watermark when leadership begins; all of it is the
 // new leader's, so the load waits for it.
 func (h *host[M]) load(ctx context.Context) error {
-	l := loader[M]{host: h, machine: h.c.o.New(h.number), started: h.c.o.Now()}
+	machine, err := h.newMachine()
+	if err != nil {
+		return err
+	}
+	l := loader[M]{host: h, machine: machine, started: h.c.o.Now()}
 	if err := l.run(ctx); err != nil {
 		return err
 	}
@@ -108,6 +112,17 @@ func (h *host[M]) load(ctx context.Context) error {
 	h.c.o.Logger.Debug("shard loaded", "topic", h.c.o.Topic, "partition", h.number,
 		"records", l.records, "skipped", l.skipped, "took", h.c.o.Now().Sub(l.started))
 	return nil
+}
+
+// newMachine makes the machine, unless the host was dropped while it waited to be loaded:
+// what Options.New does beside that must not come after it was done for the next host.
+func (h *host[M]) newMachine() (machine M, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.phase != loading {
+		return machine, errGone
+	}
+	return h.c.o.New(h.number), nil
 }
 
 // activateLocked opens the host for requests.

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,6 +112,37 @@ func TestLoadEndsWithLeadership(t *testing.T) {
 		synctest.Wait()
 		if got := b.values(); len(got) != 2 {
 			t.Errorf("%v", got)
+		}
+	})
+}
+
+// TestDroppedBeforeItsLoad: a host that was dropped while it waited to be loaded makes no
+// machine: what comes with one, such as where it hands in what others are to do, is by then
+// the next host's.
+func TestDroppedBeforeItsLoad(t *testing.T) {
+	var made atomic.Int32
+	change := func(o *coordinator.Options[*register]) {
+		o.Loaders = 1
+		o.New = func(n int32) *register {
+			made.Add(1)
+			return newRegister(n)
+		}
+	}
+	inBubble(t, change, func(b *bench) {
+		busy := filled(2)
+		busy.set(func(p *fakePartition) { p.highWatermark = 0 })
+		b.Lead(4, busy) // Which the loader waits for.
+		synctest.Wait()
+		before := made.Load()
+		b.Lead(3, filled(4))
+		b.Lead(3, filled(2))
+		busy.commit()
+		synctest.Wait()
+		if got := b.values(); len(got) != 2 {
+			t.Errorf("%v", got)
+		}
+		if n := made.Load() - before; n != 1 {
+			t.Errorf("%d machines were made for one host", n)
 		}
 	})
 }
