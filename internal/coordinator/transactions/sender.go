@@ -60,7 +60,8 @@ type SenderOptions struct {
 //
 // A goroutine of Run's looks at what is to be sent; each request to another broker,
 // and each write here, has one of its own while it lasts. What was ordered meanwhile
-// goes out at once: a slow partition holds up nobody else.
+// goes out at once: a slow partition holds up only what went out together with it, and
+// that for sendTimeout at most.
 type Sender struct {
 	o SenderOptions
 
@@ -229,10 +230,13 @@ func leaderOf(
 	return p.Leader, p.LeaderEpoch, true
 }
 
-// putOff has the marker tried again later, each time a little more so.
-func (p *piece) putOff(now time.Time) {
+// putOff has the marker tried again later, each time a little more so. It reports whether
+// that is as late as it gets from now on, once.
+func (p *piece) putOff(now time.Time) (latest bool) {
+	before := p.pause
 	p.pause = min(max(2*p.pause, firstPause), maxPause)
 	p.notBefore = now.Add(p.pause)
+	return before < maxPause && p.pause == maxPause
 }
 
 // try sends markers to one broker.
@@ -284,10 +288,9 @@ func (s *Sender) settle(pieces []*piece, codes []kafka.Code) {
 			// Another coordinator finishes what this one began.
 			s.warn(p, codes[i], "marker refused: another broker coordinates the transaction")
 		default:
-			if p.pause >= maxPause {
-				s.warn(p, codes[i], "marker not written, it will be tried again")
+			if p.putOff(now) {
+				s.warn(p, codes[i], "marker not written, it will be tried again and again")
 			}
-			p.putOff(now)
 			again = append(again, p)
 		}
 	}

@@ -1,11 +1,12 @@
 package transactions_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +26,7 @@ import (
 type world struct {
 	*transactions.Sender
 	image atomic.Pointer[metadata.Image]
+	log   lockedLog
 
 	mu      sync.Mutex
 	codes   map[kafka.TopicPartition][]kafka.Code // Of the next tries; none after those.
@@ -34,6 +36,25 @@ type world struct {
 	reports []report
 	refused kafka.Code // Of all reports from now on.
 	markers []transactions.Marker
+}
+
+// lockedLog is a log that may be read while it is written.
+type lockedLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// lines counts the lines with a word in them.
+func (l *lockedLog) lines(word string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), word)
 }
 
 type report struct {
@@ -136,7 +157,7 @@ func inBubble(t *testing.T, fn func(t *testing.T, w *world)) {
 		}
 		w.Sender = transactions.NewSender(transactions.SenderOptions{
 			Self: 1, Image: w.image.Load, Write: w.write, Peers: w, Report: w.report,
-			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			Logger: slog.New(slog.NewTextHandler(&w.log, nil)),
 		})
 		w.lead(t, 1, 2, kafka.NoBroker)
 		ctx, stop := context.WithCancel(t.Context())
@@ -179,7 +200,7 @@ func TestSends(t *testing.T) {
 }
 
 // TestTriesAgain: what fails is tried until it does not, each time after a longer
-// pause, and the others do not wait for it.
+// pause, and the others do not wait for it. A line of the log says so once.
 func TestTriesAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
 		w.codes[at(0)] = slices.Repeat([]kafka.Code{kafka.ErrNotLeaderOrFollower}, 10)
@@ -197,6 +218,9 @@ func TestTriesAgain(t *testing.T) {
 		}
 		if tries > 13 || asked < 20 || asked > 45 {
 			t.Errorf("%d tries here and %d there in 30 s", tries, asked)
+		}
+		if n := w.log.lines("marker not written"); n == 0 || n > 3 {
+			t.Errorf("%d lines of 3 markers", n)
 		}
 		w.lead(t, 1, 2, 2)
 		<-time.After(2 * time.Second)
