@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/strandline/strandline/internal/coordinator/transactions"
 	"github.com/strandline/strandline/internal/kafka"
 	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/txn"
@@ -25,10 +26,12 @@ func (s *Services) initProducerID(
 	}
 	resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
 	resp.ProducerID, resp.ProducerEpoch = -1, -1
+	ctx, cancel := bounded(ctx, 0)
+	defer cancel()
 	id, err := s.Control.NextProducerID(ctx)
 	if err != nil {
 		s.Logger.Warn("no producer id to give", "error", err)
-		resp.ErrorCode = int16(codeOf(err))
+		resp.ErrorCode = int16(transactions.ErrNoProducerID.Code)
 		return resp
 	}
 	resp.ProducerID, resp.ProducerEpoch = int64(id), 0

@@ -121,6 +121,13 @@ func (w *world) Do(_ context.Context, decide func() ([]byte, error)) error {
 	return w.plane.Apply(w.decided, entry)
 }
 
+// controlFails sets the outcome of every decision from now on; nil for that of the decision.
+func (w *world) controlFails(err error) {
+	w.decisions.Lock()
+	defer w.decisions.Unlock()
+	w.controlErr = err
+}
+
 // start runs the broker until the test ends.
 func (w *world) start() {
 	w.t.Helper()

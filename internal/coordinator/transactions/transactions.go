@@ -28,6 +28,14 @@ import (
 	"github.com/strandline/strandline/internal/txn"
 )
 
+// ErrNoProducerID says that a broker has no producer id to give, and can't get more now.
+// Every client tries again after that code, which Kafka's brokers give then too. What the
+// controller says to brokers would end many a producer for good.
+var ErrNoProducerID = &kafka.Error{
+	Code:    kafka.ErrCoordinatorLoadInProgress,
+	Message: "this broker has no producer id left, and the active controller gives it none now: try again",
+}
+
 // Peers sends requests to other brokers' cluster listeners.
 type Peers interface {
 	Do(ctx context.Context, to kafka.BrokerID, req kmsg.Request) (kmsg.Response, error)
@@ -121,7 +129,7 @@ func (c *Coordinator) Ask(ctx context.Context, req kmsg.Request, from txn.Contex
 		}
 		// It needs a producer id, which takes a word with the controller.
 		if from.ProducerID, err = c.NextProducerID(ctx); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrNoProducerID, err)
 		}
 	}
 }
