@@ -410,18 +410,12 @@ func (f *faults) check() {
 // leader's, and as a follower's it would hold up all acknowledgements. Its broker runs, so
 // that nobody else notices: the replica asks to be out, and others go on soon.
 func TestLogGoesOffline(t *testing.T) {
-	broken := func(o errorfs.Op) error {
-		if (o.Kind == errorfs.Write || o.Kind == errorfs.Truncate) && strings.HasSuffix(o.Name, ".log") {
-			return syscall.EIO
-		}
-		return nil
-	}
 	for name, victim := range map[string]kafka.BrokerID{"the leader's": 1, "a follower's": 2} {
 		t.Run(name, func(t *testing.T) {
 			replicated(t, 3, func(t *testing.T, w *world) {
 				w.create("orders", 1, 1, 2, 3)
 				w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
-				w.nodes[victim].faulty.SetInjector(broken)
+				w.nodes[victim].faulty.SetInjector(logsFail)
 				if _, err := w.at(1, "orders", 0).Append(batch(t, "b"), partition.AcksAll, time.Now()); (err == nil) != (victim == 2) {
 					t.Errorf("an append: %v", err)
 				}
@@ -446,4 +440,38 @@ func TestLogGoesOffline(t *testing.T) {
 			})
 		})
 	}
+}
+
+// logsFail is a disk on which logs take no write, nor can one be undone.
+func logsFail(o errorfs.Op) error {
+	if (o.Kind == errorfs.Write || o.Kind == errorfs.Truncate) && strings.HasSuffix(o.Name, ".log") {
+		return syscall.EIO
+	}
+	return nil
+}
+
+// TestElectedWithItsLogOffline: a replica whose log has failed is elected before its wish to
+// be out is heard. All others wait for it to lead, so that it has to resign under the epoch
+// that it was elected for.
+func TestElectedWithItsLogOffline(t *testing.T) {
+	replicated(t, 3, func(t *testing.T, w *world) {
+		w.create("orders", 1, 1, 2, 3)
+		w.acked(1, "orders", 0, w.produce(1, "orders", 0, "a"))
+		w.isAway(true)
+		w.nodes[2].faulty.SetInjector(logsFail)
+		w.produce(1, "orders", 0, "b")
+		<-time.After(time.Second)
+		if !w.at(2, "orders", 0).Damaged() {
+			t.Error("its log has not failed")
+		}
+		w.elect("orders", 0, 2, 2, 3)
+		w.isAway(false)
+		<-time.After(5 * time.Second)
+		if leader, members := w.leads("orders", 0), w.members("orders", 0); leader != 3 || slices.Contains(members, 2) {
+			t.Errorf("broker %d leads, in sync: %v", leader, members)
+			return
+		}
+		w.acked(3, "orders", 0, w.produce(3, "orders", 0, "c"))
+		w.same("orders", 0, 1, 3)
+	})
 }

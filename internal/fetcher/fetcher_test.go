@@ -241,18 +241,14 @@ func TestIdleFollowerComesBack(t *testing.T) {
 func TestControllerAway(t *testing.T) {
 	replicated(t, 2, func(t *testing.T, w *world) {
 		w.create("orders", 1, 1, 2)
-		w.mu.Lock()
-		w.away = true
-		w.mu.Unlock()
+		w.isAway(true)
 		w.network.Partition(host(1), host(2))
 		info := w.produce(1, "orders", 0, "a")
 		<-time.After(3 * maxLag)
 		if err := w.at(1, "orders", 0).Acknowledged(info.LeaderEpoch, 1); err == nil {
 			t.Error("acknowledged by a leader alone, whose follower is in the ISR")
 		}
-		w.mu.Lock()
-		w.away = false
-		w.mu.Unlock()
+		w.isAway(false)
 		w.acked(1, "orders", 0, info)
 		if got := w.members("orders", 0); len(got) != 1 {
 			t.Errorf("in sync: %v", got)

@@ -324,6 +324,13 @@ func (n *node) AlterPartition(
 	return resp, nil
 }
 
+// isAway says whether the controller answers.
+func (w *world) isAway(away bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.away = away
+}
+
 // decide makes records known to all brokers that hear.
 func (w *world) decide(records ...metadata.Record) {
 	w.t.Helper()

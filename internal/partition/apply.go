@@ -161,10 +161,10 @@ func (a *Applier) open(
 }
 
 // lead gives a partition the role that the image names and reports whether it
-// leads under a new epoch.
+// leads under a new epoch, and can.
 func (a *Applier) lead(p *Partition, mp *metadata.Partition) bool {
-	led := p.Leads(kafka.NoLeaderEpoch) == nil
 	if mp.Leader != a.Self {
+		led := p.Leads(kafka.NoLeaderEpoch) == nil
 		fresh, err := p.BecomeFollower(Following{
 			Leader: mp.Leader, LeaderEpoch: mp.LeaderEpoch,
 			ISR: mp.ISR, Eligible: mp.Eligible, PartitionEpoch: mp.PartitionEpoch,
@@ -181,7 +181,7 @@ func (a *Applier) lead(p *Partition, mp *metadata.Partition) bool {
 		}
 		return false
 	}
-	fresh := !led || p.LeaderEpoch() != mp.LeaderEpoch
+	fresh := !p.hasLeadership(mp.LeaderEpoch)
 	err := p.BecomeLeader(Leadership{
 		Replicas: mp.Replicas, ISR: mp.ISR, Eligible: mp.Eligible,
 		LeaderEpoch: mp.LeaderEpoch, PartitionEpoch: mp.PartitionEpoch,
@@ -197,7 +197,7 @@ func (a *Applier) lead(p *Partition, mp *metadata.Partition) bool {
 	if a.Wants != nil && len(mp.Replicas) > 1 {
 		a.Wants(p)
 	}
-	return fresh
+	return fresh && p.Leads(mp.LeaderEpoch) == nil
 }
 
 func (a *Applier) moved(p *Partition) {

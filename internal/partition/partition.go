@@ -301,6 +301,10 @@ type Leadership struct {
 
 // BecomeLeader takes the partition over under a new leader epoch, or takes in
 // a change of its ISR or replicas under the same one.
+//
+// A replica whose log failed takes it over too, and does nothing with it but resign
+// (StepAside): to all others it is the leader, and under the epoch before it would
+// not be heard.
 func (p *Partition) BecomeLeader(l Leadership, now time.Time) error {
 	p.role.Lock()
 	fresh, moved, err := p.becomeLeaderLocked(l, now)
@@ -330,8 +334,6 @@ func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (fresh, move
 	switch {
 	case p.deleted:
 		return false, false, ErrDeleted
-	case p.broken.Load():
-		return false, false, p.log.Err()
 	case l.LeaderEpoch < p.leaderEpoch:
 		return false, false, &FencedEpochError{l.LeaderEpoch, p.leaderEpoch}
 	}
@@ -345,7 +347,7 @@ func (p *Partition) becomeLeaderLocked(l Leadership, now time.Time) (fresh, move
 		p.publishLocked()
 		return false, moved, nil
 	}
-	if err := p.log.BeginEpoch(l.LeaderEpoch); err != nil {
+	if err := p.log.BeginEpoch(l.LeaderEpoch); err != nil && !p.broken.Load() {
 		return false, false, fmt.Errorf("begin leader epoch %d of %s-%d: %w", l.LeaderEpoch, p.topic, p.id.Partition, err)
 	}
 	p.standing, p.leader, p.leaderEpoch = leading, p.self, l.LeaderEpoch
@@ -415,6 +417,14 @@ func (p *Partition) wakeAll() {
 	p.synced.wakeAll()
 	p.deleting.wakeAll()
 	p.rounds.waiting.wakeAll()
+}
+
+// hasLeadership reports whether the replica was made the leader under an epoch, even if it
+// can't lead because its log failed.
+func (p *Partition) hasLeadership(epoch kafka.LeaderEpoch) bool {
+	p.role.RLock()
+	defer p.role.RUnlock()
+	return p.standing == leading && p.leaderEpoch == epoch
 }
 
 // Leads returns nil if this broker leads the partition under the epoch the
