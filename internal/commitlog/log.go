@@ -279,7 +279,8 @@ func (l *Log) assignEpochLocked(epoch kafka.LeaderEpoch, start kafka.Offset) {
 }
 
 // EndOffsetForEpoch returns the largest leader epoch at or below the one asked
-// for and the offset where it ends; NoLeaderEpoch and NoOffset if there is none.
+// for and the offset where it ends. One before all that are known is taken to end where the
+// first of those begins; NoLeaderEpoch and NoOffset stand for one after them.
 func (l *Log) EndOffsetForEpoch(epoch kafka.LeaderEpoch) (kafka.LeaderEpoch, kafka.Offset, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

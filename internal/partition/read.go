@@ -119,7 +119,8 @@ func (p *Partition) Serves(believed kafka.LeaderEpoch, from Source, now time.Tim
 
 // EndOffsetForEpoch returns the largest leader epoch at or below the one asked
 // for and the offset where it ends, which for the current epoch is the log end
-// offset (KIP-101, KIP-279). Both are unknown (-1) for an epoch before the log.
+// offset (KIP-101, KIP-279). One before all that are known ends where the first of those
+// begins; both are unknown (-1) for one after them.
 func (p *Partition) EndOffsetForEpoch(epoch kafka.LeaderEpoch) (kafka.LeaderEpoch, kafka.Offset, error) {
 	return p.log.EndOffsetForEpoch(epoch)
 }
