@@ -49,7 +49,8 @@ func (r *produceReply) join(ctx context.Context) {
 			continue // It is refused when it is appended to.
 		}
 		for i := t.first; i < t.end; i++ {
-			who, needed := r.txn.begin(topic.Partition(r.results[i].index), r.results[i].records, i)
+			p := topic.Partition(r.results[i].index)
+			who, needed := r.txn.begin(p, r.results[i].records, i)
 			if !needed {
 				continue
 			}
@@ -57,8 +58,7 @@ func (r *produceReply) join(ctx context.Context) {
 				joining[who] = r.joining(who)
 			}
 			asked[who] = append(asked[who], i)
-			joining[who].Partitions = append(joining[who].Partitions,
-				kafka.TopicPartition{Topic: topic.Name, Partition: r.results[i].index})
+			joining[who].Add(p)
 		}
 	}
 	for who, j := range joining {
@@ -118,7 +118,7 @@ func (r *produceReply) appendTxn(
 			continue
 		}
 		j := r.joining(who)
-		j.Partitions = []kafka.TopicPartition{{Topic: p.Topic(), Partition: p.ID().Partition}}
+		j.Add(p)
 		r.ask(ctx, j, []int{i})
 	}
 }

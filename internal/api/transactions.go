@@ -85,29 +85,32 @@ const firstBatchedAdd = 4
 
 // refuseUnknown refuses to add partitions that do not exist, and all others of the
 // request with them; nil if all exist. What joins a transaction must be known here,
-// because a partition that is not there any more gets no marker.
+// because a partition that is not there any more gets no marker. So must be the topic that
+// another broker means, which may have been made anew under its name: see
+// transactions.Joining.Add.
 func (s *Services) refuseUnknown(req *kmsg.AddPartitionsToTxnRequest) kmsg.Response {
 	image := s.image()
-	exists := func(topic string, partition int32) bool {
+	exists := func(topic string, id kafka.TopicID, partition int32) bool {
 		t := image.Topic(topic)
-		return t != nil && partition >= 0 && int(partition) < len(t.Partitions)
+		return t != nil && (id.IsZero() || id == t.ID) && partition >= 0 && int(partition) < len(t.Partitions)
 	}
 	resp := txn.ErrorResponse(req, kafka.ErrOperationNotAttempted).(*kmsg.AddPartitionsToTxnResponse)
 	unknown := false
-	note := func(topic string, partition int32, code *int16) {
-		if !exists(topic, partition) {
+	note := func(topic string, id kafka.TopicID, partition int32, code *int16) {
+		if !exists(topic, id, partition) {
 			unknown, *code = true, int16(kafka.ErrUnknownTopicOrPartition)
 		}
 	}
 	for _, t := range resp.Topics {
 		for k := range t.Partitions {
-			note(t.Topic, t.Partitions[k].Partition, &t.Partitions[k].ErrorCode)
+			note(t.Topic, kafka.TopicID{}, t.Partitions[k].Partition, &t.Partitions[k].ErrorCode)
 		}
 	}
-	for _, one := range resp.Transactions {
-		for _, t := range one.Topics {
+	for i, one := range resp.Transactions {
+		for n, t := range one.Topics {
+			id := transactions.TopicIDOf(&req.Transactions[i].Topics[n].UnknownTags)
 			for k := range t.Partitions {
-				note(t.Topic, t.Partitions[k].Partition, &t.Partitions[k].ErrorCode)
+				note(t.Topic, id, t.Partitions[k].Partition, &t.Partitions[k].ErrorCode)
 			}
 		}
 	}

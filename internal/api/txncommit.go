@@ -62,7 +62,6 @@ func (s *Services) joinOffsets(
 	j := &transactions.Joining{
 		ID: req.TransactionalID, ProducerID: kafka.ProducerID(req.ProducerID),
 		ProducerEpoch: kafka.ProducerEpoch(req.ProducerEpoch), VerifyOnly: req.Version < commitJoins,
-		Partitions: []kafka.TopicPartition{{Topic: metadata.OffsetsTopic, Partition: n}},
 	}
 	ctx, cancel := bounded(ctx, 0)
 	defer cancel()

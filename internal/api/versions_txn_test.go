@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"bytes"
+
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/kafka"
@@ -65,6 +67,7 @@ func tryAddPartitionsToTxn(k *talk) {
 		partitions := resp.Transactions[0].Topics[0].Partitions
 		k.equal("known", kafka.Code(partitions[0].ErrorCode), kafka.ErrOperationNotAttempted)
 		k.equal("unknown", kafka.Code(partitions[1].ErrorCode), kafka.ErrUnknownTopicOrPartition)
+		tryAddAnew(k, req)
 		return
 	}
 	k.equal("codes", len(codes), 3)
@@ -72,6 +75,24 @@ func tryAddPartitionsToTxn(k *talk) {
 	resp := k.say(req).(*kmsg.AddPartitionsToTxnResponse)
 	k.equal("known", kafka.Code(resp.Topics[0].Partitions[0].ErrorCode), kafka.ErrOperationNotAttempted)
 	k.equal("unknown", kafka.Code(resp.Topics[1].Partitions[0].ErrorCode), kafka.ErrUnknownTopicOrPartition)
+}
+
+// topicIDTag is the tagged field in which brokers say which topic of a name they mean.
+const topicIDTag = 10_002
+
+// tryAddAnew has the leader of a partition mean another topic than the coordinator knows: it
+// was deleted and made anew, and one of them has not heard of that yet.
+func tryAddAnew(k *talk, req *kmsg.AddPartitionsToTxnRequest) {
+	known := k.w.plane.Image().Topic(k.transacted()).ID
+	for id, want := range map[kafka.TopicID]kafka.Code{known: kafka.ErrNone, {9}: kafka.ErrUnknownTopicOrPartition} {
+		topic := kmsg.AddPartitionsToTxnRequestTransactionTopic{Topic: k.transacted(), Partitions: []int32{0}}
+		topic.UnknownTags.Set(topicIDTag, id[:])
+		for _, verify := range []bool{false, true} {
+			req.Transactions[0].VerifyOnly = verify
+			req.Transactions[0].Topics = []kmsg.AddPartitionsToTxnRequestTransactionTopic{topic}
+			k.equal("of topic "+id.String(), codesIn(k.say(req))[1], want)
+		}
+	}
 }
 
 func tryAddOffsetsToTxn(k *talk) {
@@ -118,6 +139,11 @@ func tryWriteTxnMarkers(k *talk) {
 	k.equal("end", k.w.partition(topic, 0).Log().LogEndOffset(), before+1)
 	req.Markers[0].CoordinatorEpoch = 4
 	k.answers(req, kafka.ErrTransactionCoordinatorFenced)
+	// The sender means the topic that was there before this one.
+	req.Markers[0].CoordinatorEpoch, req.Markers[0].Topics = 6, req.Markers[0].Topics[:1]
+	req.Markers[0].Topics[0].UnknownTags.Set(topicIDTag, bytes.Repeat([]byte{9}, len(kafka.TopicID{})))
+	k.answers(req, kafka.ErrNotLeaderOrFollower)
+	k.equal("end after that", k.w.partition(topic, 0).Log().LogEndOffset(), before+1)
 }
 
 func tryTxnOffsetCommit(k *talk) {

@@ -89,7 +89,6 @@ func (s *server) enterOffsets(ctx context.Context, p txn.Producer, group string)
 	}
 	check, code, err := s.Transactions.Enter(ctx, offsets, &transactions.Joining{
 		ID: p.ID, ProducerID: p.PID, ProducerEpoch: p.Epoch,
-		Partitions: []kafka.TopicPartition{{Topic: metadata.OffsetsTopic, Partition: n}},
 	})
 	if err == nil {
 		err = txnRefusal(code)

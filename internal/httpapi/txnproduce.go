@@ -249,7 +249,7 @@ func (c *produceCall) join(ctx context.Context, all []entry) {
 		var needed bool
 		if e.check, needed, e.err = e.part.BeginVerification(j.ProducerID, j.ProducerEpoch); needed {
 			asked = append(asked, e)
-			j.Partitions = append(j.Partitions, kafka.TopicPartition{Topic: e.part.Topic(), Partition: e.part.ID().Partition})
+			j.Add(e.part)
 		}
 	}
 	if len(asked) == 0 {
@@ -272,9 +272,9 @@ func joinRefusal(code kafka.Code) error {
 }
 
 // joining is what the coordinator is asked.
-func (t *inTransaction) joining(partitions ...kafka.TopicPartition) *transactions.Joining {
+func (t *inTransaction) joining() *transactions.Joining {
 	return &transactions.Joining{
-		ID: t.producer.ID, ProducerID: t.producer.PID, ProducerEpoch: t.producer.Epoch, Partitions: partitions,
+		ID: t.producer.ID, ProducerID: t.producer.PID, ProducerEpoch: t.producer.Epoch,
 	}
 }
 
@@ -306,8 +306,7 @@ func (c *produceCall) appendBatch(ctx context.Context, e *entry, of []int32, seq
 			return c.txn.refused(err)
 		}
 		// A late marker came between the coordinator's word and the append.
-		j := c.txn.joining(kafka.TopicPartition{Topic: e.part.Topic(), Partition: e.part.ID().Partition})
-		check, code, err := c.server.Transactions.Enter(ctx, e.part, j)
+		check, code, err := c.server.Transactions.Enter(ctx, e.part, c.txn.joining())
 		if err = cmp.Or(err, joinRefusal(code)); err != nil {
 			return err
 		}

@@ -16,11 +16,12 @@ import (
 const MaxJoins = 3
 
 // Enter has a partition that this broker leads be part of a transaction, and returns with
-// what a batch of the transaction may be appended there. j names no other partition. The
+// what a batch of the transaction may be appended there. j names no partition yet. The
 // code is the coordinator's; an error says that this broker does not lead the partition.
 func (c *Coordinator) Enter(
 	ctx context.Context, p *partition.Partition, j *Joining,
 ) (partition.TxnCheck, kafka.Code, error) {
+	j.Add(p)
 	for joins := 1; ; joins++ {
 		check, needed, err := p.BeginVerification(j.ProducerID, j.ProducerEpoch)
 		if err != nil || !needed {

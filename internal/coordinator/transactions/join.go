@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/partition"
 	"github.com/strandline/strandline/internal/txn"
 )
 
@@ -19,7 +20,18 @@ type Joining struct {
 	ProducerEpoch kafka.ProducerEpoch
 	// VerifyOnly is for clients that add their partitions themselves.
 	VerifyOnly bool
-	Partitions []kafka.TopicPartition
+
+	partitions []kafka.TopicPartition
+	topics     []kafka.TopicID // Of the partitions.
+}
+
+// Add adds a partition that this broker leads. The coordinator is told which topic of that
+// name it is of. What it knows of topics may be older, or newer: one that is made anew must
+// not join on the word that there was one before, or it is taken for deleted when the
+// coordinator hears how the one before ended, and gets no marker.
+func (j *Joining) Add(p *partition.Partition) {
+	j.partitions = append(j.partitions, kafka.TopicPartition{Topic: p.Topic(), Partition: p.ID().Partition})
+	j.topics = append(j.topics, p.ID().ID)
 }
 
 // IsFinal reports whether the coordinator's word is not asked for again where a marker has
@@ -29,9 +41,10 @@ type Joining struct {
 // and might be taken for part of the transaction after, which has the same epoch.
 func (j *Joining) IsFinal() bool { return j.VerifyOnly }
 
-// Join asks the coordinator, wherever it is, and returns a code for each partition.
+// Join asks the coordinator, wherever it is, and returns a code for each partition in the
+// order in which they were added.
 func (c *Coordinator) Join(ctx context.Context, j *Joining) []kafka.Code {
-	codes := make([]kafka.Code, len(j.Partitions))
+	codes := make([]kafka.Code, len(j.partitions))
 	fill := func(code kafka.Code) []kafka.Code {
 		for i := range codes {
 			codes[i] = code
@@ -64,7 +77,7 @@ func (c *Coordinator) Join(ctx context.Context, j *Joining) []kafka.Code {
 		for _, rt := range t.Topics {
 			for _, p := range rt.Partitions {
 				at := kafka.TopicPartition{Topic: rt.Topic, Partition: p.Partition}
-				if i := slices.Index(j.Partitions, at); i >= 0 {
+				if i := slices.Index(j.partitions, at); i >= 0 {
 					codes[i] = kafka.Code(p.ErrorCode)
 				}
 			}
@@ -81,13 +94,15 @@ func (j *Joining) request() *kmsg.AddPartitionsToTxnRequest {
 		TransactionalID: j.ID, ProducerID: int64(j.ProducerID), ProducerEpoch: int16(j.ProducerEpoch),
 		VerifyOnly: j.VerifyOnly,
 	}
-	for _, p := range j.Partitions {
+	for n, p := range j.partitions {
 		i := slices.IndexFunc(one.Topics, func(t kmsg.AddPartitionsToTxnRequestTransactionTopic) bool {
-			return t.Topic == p.Topic
+			return t.Topic == p.Topic && TopicIDOf(&t.UnknownTags) == j.topics[n]
 		})
 		if i < 0 {
 			i = len(one.Topics)
-			one.Topics = append(one.Topics, kmsg.AddPartitionsToTxnRequestTransactionTopic{Topic: p.Topic})
+			t := kmsg.AddPartitionsToTxnRequestTransactionTopic{Topic: p.Topic}
+			tagTopicID(&t.UnknownTags, j.topics[n])
+			one.Topics = append(one.Topics, t)
 		}
 		one.Topics[i].Partitions = append(one.Topics[i].Partitions, p.Partition)
 	}

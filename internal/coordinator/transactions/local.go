@@ -55,7 +55,7 @@ func (l *Local) append(m *Marker) func(context.Context) error {
 		return func(ctx context.Context) error { return outcome(ctx, in) }
 	}
 	p := l.Partitions.Get(m.Partition.Topic, m.Partition.Partition)
-	if p == nil {
+	if p == nil || !m.TopicID.IsZero() && m.TopicID != p.ID().ID {
 		return failed(partition.ErrNotLeader)
 	}
 	marked, err := p.AppendMarkers(m.LeaderEpoch, []commitlog.Marker{log}, l.Now())

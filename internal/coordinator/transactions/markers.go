@@ -1,6 +1,7 @@
 package transactions
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -9,10 +10,11 @@ import (
 )
 
 // Tagged fields of ours, far from Kafka's, whose brokers leave them out: the decision that a
-// marker is of, and the leader epochs of the partitions of a topic.
+// marker is of, the leader epochs of the partitions of a topic, and the topic's id.
 const (
 	decisionTag     = 10_000
 	leaderEpochsTag = 10_001
+	topicIDTag      = 10_002
 )
 
 // WriteRequest is the request that has another broker write markers, in their order.
@@ -32,8 +34,11 @@ func WriteRequest(markers []Marker) *kmsg.WriteTxnMarkersRequest {
 			req.Markers = append(req.Markers, next)
 		}
 		rm := &req.Markers[len(req.Markers)-1]
-		if n := len(rm.Topics); n == 0 || rm.Topics[n-1].Topic != m.Partition.Topic {
-			rm.Topics = append(rm.Topics, kmsg.WriteTxnMarkersRequestMarkerTopic{Topic: m.Partition.Topic})
+		if n := len(rm.Topics); n == 0 || rm.Topics[n-1].Topic != m.Partition.Topic ||
+			TopicIDOf(&rm.Topics[n-1].UnknownTags) != m.TopicID {
+			next := kmsg.WriteTxnMarkersRequestMarkerTopic{Topic: m.Partition.Topic}
+			tagTopicID(&next.UnknownTags, m.TopicID)
+			rm.Topics = append(rm.Topics, next)
 		}
 		t := &rm.Topics[len(rm.Topics)-1]
 		t.Partitions = append(t.Partitions, m.Partition.Partition)
@@ -69,6 +74,20 @@ func leaderEpochsOf(t *kmsg.WriteTxnMarkersRequestMarkerTopic) []byte {
 	return nil
 }
 
+// TopicIDOf returns the id of a topic in a request of another broker, zero if nobody says.
+func TopicIDOf(tags *kmsg.Tags) (id kafka.TopicID) {
+	if b := tagged(tags, topicIDTag); len(b) == len(id) {
+		copy(id[:], b)
+	}
+	return id
+}
+
+func tagTopicID(tags *kmsg.Tags, id kafka.TopicID) {
+	if !id.IsZero() {
+		tags.Set(topicIDTag, bytes.Clone(id[:]))
+	}
+}
+
 func sameTransaction(r *kmsg.WriteTxnMarkersRequestMarker, m *Marker) bool {
 	return r.ProducerID == int64(m.ProducerID) && r.ProducerEpoch == int16(m.ProducerEpoch) &&
 		r.Committed == m.Commit && r.CoordinatorEpoch == m.CoordinatorEpoch && decisionOf(r) == m.Decision
@@ -87,6 +106,7 @@ func MarkersOf(req *kmsg.WriteTxnMarkersRequest) []Marker {
 		for k := range r.Topics {
 			t := &r.Topics[k]
 			epochs := leaderEpochsOf(t)
+			m.TopicID = TopicIDOf(&t.UnknownTags)
 			for n, p := range t.Partitions {
 				m.Partition, m.LeaderEpoch = kafka.TopicPartition{Topic: t.Topic, Partition: p}, kafka.NoLeaderEpoch
 				if epochs != nil {

@@ -34,9 +34,11 @@ type Marker struct {
 	// A marker that was held up on its way may arrive when its transaction has ended, by
 	// another try, and the next one is open, which may have the same producer epoch. So
 	// brokers tell one another which decision a marker is of, and whom they took it to:
-	// its partition's leader knows which decisions it has had under its leader epoch.
+	// its partition's leader knows which decisions it has had under its leader epoch. Leader
+	// epochs start over in a topic that is made anew under the same name.
 
 	LeaderEpoch kafka.LeaderEpoch // That the sender knows of; kafka.NoLeaderEpoch if nobody says.
+	TopicID     kafka.TopicID     // That the sender knows of; zero if nobody says.
 	Decision    kafka.Offset      // Of the record of the decision; 0 if nobody says.
 }
 
@@ -92,6 +94,7 @@ type piece struct {
 	order     *order
 	partition kafka.TopicPartition
 	epoch     kafka.LeaderEpoch // Under which it is sent.
+	topic     kafka.TopicID     // To which it is sent.
 	pause     time.Duration     // Before the last try; 0 if there was none.
 	notBefore time.Time
 }
@@ -101,7 +104,7 @@ func (p *piece) marker() Marker {
 	return Marker{
 		Partition: p.partition, ProducerID: o.ProducerID, ProducerEpoch: o.ProducerEpoch,
 		CoordinatorEpoch: o.CoordinatorEpoch, Commit: o.Commit, Version: o.Version,
-		LeaderEpoch: p.epoch, Decision: o.Decision,
+		LeaderEpoch: p.epoch, TopicID: p.topic, Decision: o.Decision,
 	}
 }
 
@@ -185,16 +188,16 @@ func (s *Sender) send(ctx context.Context, now time.Time) (next time.Duration) {
 	var deleted []*piece
 	for _, p := range queue {
 		wait := p.notBefore.Sub(now)
-		leader, epoch, exists := leaderOf(image, p.partition)
+		topic, at := placeOf(image, p.partition)
 		switch {
 		case p.order.post.gone.Load():
 			continue
-		case wait <= 0 && !exists:
+		case wait <= 0 && at == nil:
 			deleted = append(deleted, p)
 			continue
-		case wait <= 0 && s.reaches(leader):
-			p.epoch = epoch
-			due[leader] = append(due[leader], p)
+		case wait <= 0 && s.reaches(at.Leader):
+			p.epoch, p.topic = at.LeaderEpoch, topic
+			due[at.Leader] = append(due[at.Leader], p)
 			continue
 		case wait <= 0: // It has no leader yet.
 			p.putOff(now)
@@ -219,15 +222,13 @@ func (s *Sender) reaches(leader kafka.BrokerID) bool {
 	return leader == s.o.Self || leader != kafka.NoBroker && s.o.Peers != nil
 }
 
-func leaderOf(
-	image *metadata.Image, at kafka.TopicPartition,
-) (leader kafka.BrokerID, epoch kafka.LeaderEpoch, exists bool) {
+// placeOf returns what is known of a partition, and its topic's id; nil if it does not exist.
+func placeOf(image *metadata.Image, at kafka.TopicPartition) (kafka.TopicID, *metadata.Partition) {
 	t := image.Topic(at.Topic)
 	if t == nil || at.Partition < 0 || int(at.Partition) >= len(t.Partitions) {
-		return kafka.NoBroker, kafka.NoLeaderEpoch, false
+		return kafka.TopicID{}, nil
 	}
-	p := &t.Partitions[at.Partition]
-	return p.Leader, p.LeaderEpoch, true
+	return t.ID, &t.Partitions[at.Partition]
 }
 
 // putOff has the marker tried again later, each time a little more so. It reports whether

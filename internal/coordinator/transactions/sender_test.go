@@ -294,13 +294,13 @@ func TestReportsAgain(t *testing.T) {
 func TestMarkerMessages(t *testing.T) {
 	markers := []transactions.Marker{
 		{Partition: at(0), ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2, LeaderEpoch: 5, Decision: 1 << 40},
-		{Partition: at(1), ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2, LeaderEpoch: 7, Decision: 1 << 40},
-		{Partition: kafka.TopicPartition{Topic: "u"}, ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2, Decision: 1 << 40},
+		{Partition: at(1), ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2, LeaderEpoch: 7, TopicID: kafka.TopicID{1}, Decision: 1 << 40},
+		{Partition: kafka.TopicPartition{Topic: "u"}, ProducerID: 1, ProducerEpoch: 2, CoordinatorEpoch: 3, Commit: true, Version: 2, TopicID: kafka.TopicID{2}, Decision: 1 << 40},
 		{Partition: at(0), ProducerID: 9, ProducerEpoch: 2, CoordinatorEpoch: 3, LeaderEpoch: kafka.NoLeaderEpoch},
 		{Partition: at(1), ProducerID: 9, ProducerEpoch: 2, CoordinatorEpoch: 3, Decision: 4},
 	}
 	req := transactions.WriteRequest(markers)
-	if len(req.Markers) != 3 || len(req.Markers[0].Topics) != 2 {
+	if len(req.Markers) != 3 || len(req.Markers[0].Topics) != 3 {
 		t.Errorf("%+v", req)
 	}
 	received := kmsg.NewPtrWriteTxnMarkersRequest()
