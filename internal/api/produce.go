@@ -193,6 +193,8 @@ func (r *produceReply) appendPartition(ctx context.Context, topic *topics.View, 
 	case err == nil && r.acks == partition.AcksAll && r.handler.s.inDoubt(p, now):
 		r.wire.Conn.SetValue(refusedKey{}, true)
 		r.doubted, err = true, errInDoubt
+	case err == nil && r.txn == nil && r.batches[0].IsTransactional():
+		err = errNoTransactionalID
 	case err == nil && r.txn != nil:
 		out.info, err = r.appendTxn(ctx, p, i, now)
 	case err == nil:

@@ -227,7 +227,7 @@ func refusals() map[string]struct {
 		}), kafka.ErrInvalidRecord, "3 records"},
 		"transactional": {edited(idempotent(1, 0, 0, "v"), func(b []byte) {
 			b[attributesAt+1] |= 0x10
-		}), kafka.ErrInvalidTxnState, "transaction"},
+		}), kafka.ErrTransactionalIDAuthorizationFailed, "transactional id"},
 		"too large":     {batchOf(strings.Repeat("x", 2000)), kafka.ErrMessageTooLarge, "max.message.bytes"},
 		"in the future": {append([]byte(nil), future.Build()...), kafka.ErrInvalidTimestamp, "timestamp"},
 		"two batches":   {append(append([]byte(nil), good...), good...), kafka.ErrInvalidRecord, "one record batch"},

@@ -21,6 +21,9 @@ import (
 func (s *Services) initProducerID(
 	ctx context.Context, _ *wire.Request, req *kmsg.InitProducerIDRequest,
 ) kmsg.Response {
+	if (req.ProducerID == -1) != (req.ProducerEpoch == -1) { // Who has one has both.
+		return txn.ErrorResponse(req, kafka.ErrInvalidRequest)
+	}
 	if req.TransactionalID != nil {
 		return s.askTransaction(ctx, req, txn.Context{})
 	}

@@ -20,6 +20,13 @@ const (
 	produceJoins     = 12 // Clients leave it to brokers to add partitions.
 )
 
+// errNoTransactionalID refuses a batch as Kafka does: nobody may write for a transactional id
+// that he does not name.
+var errNoTransactionalID = &kafka.Error{
+	Code:    kafka.ErrTransactionalIDAuthorizationFailed,
+	Message: "a transactional batch needs the transactional id in its request",
+}
+
 // producedTransaction is what the coordinator said about the partitions of one
 // request.
 type producedTransaction struct {

@@ -83,27 +83,27 @@ func (s *Services) addPartitionsToTxn(
 // firstBatchedAdd is the first version of AddPartitionsToTxn for brokers.
 const firstBatchedAdd = 4
 
-// refuseUnknown refuses to add partitions that do not exist, and all others of the
-// request with them; nil if all exist. What joins a transaction must be known here,
+// refuseUnknown refuses to add partitions that do not exist, or that clients may not write to,
+// and all others of the request with them; nil if there are none. What joins a transaction must be known here,
 // because a partition that is not there any more gets no marker. So must be the topic that
 // another broker means, which may have been made anew under its name: see
 // transactions.Joining.Add.
 func (s *Services) refuseUnknown(req *kmsg.AddPartitionsToTxnRequest) kmsg.Response {
 	image := s.image()
-	exists := func(topic string, id kafka.TopicID, partition int32) bool {
-		t := image.Topic(topic)
-		return t != nil && (id.IsZero() || id == t.ID) && partition >= 0 && int(partition) < len(t.Partitions)
-	}
 	resp := txn.ErrorResponse(req, kafka.ErrOperationNotAttempted).(*kmsg.AddPartitionsToTxnResponse)
 	unknown := false
 	note := func(topic string, id kafka.TopicID, partition int32, code *int16) {
-		if !exists(topic, id, partition) {
+		if !exists(image, kafka.TopicPartition{Topic: topic, Partition: partition}) ||
+			!id.IsZero() && id != image.Topic(topic).ID {
 			unknown, *code = true, int16(kafka.ErrUnknownTopicOrPartition)
 		}
 	}
 	for _, t := range resp.Topics {
 		for k := range t.Partitions {
 			note(t.Topic, kafka.TopicID{}, t.Partitions[k].Partition, &t.Partitions[k].ErrorCode)
+			if metadata.IsInternal(t.Topic) { // Clients add groups: see addOffsetsToTxn.
+				unknown, t.Partitions[k].ErrorCode = true, int16(kafka.ErrTopicAuthorizationFailed)
+			}
 		}
 	}
 	for i, one := range resp.Transactions {
@@ -118,6 +118,11 @@ func (s *Services) refuseUnknown(req *kmsg.AddPartitionsToTxnRequest) kmsg.Respo
 		return nil
 	}
 	return resp
+}
+
+func exists(image *metadata.Image, at kafka.TopicPartition) bool {
+	t := image.Topic(at.Topic)
+	return t != nil && at.Partition >= 0 && int(at.Partition) < len(t.Partitions)
 }
 
 func (s *Services) addOffsetsToTxn(
@@ -145,7 +150,16 @@ func (s *Services) writeTxnMarkers(
 ) kmsg.Response {
 	ctx, cancel := bounded(ctx, 0)
 	defer cancel()
-	return transactions.WriteResponse(req, s.Markers.Write(ctx, transactions.MarkersOf(req)))
+	markers := transactions.MarkersOf(req)
+	codes := s.Markers.Write(ctx, markers)
+	image := s.image()
+	for i, at := range markers {
+		// Who asks for a partition that nobody leads need not look for its leader.
+		if codes[i] == kafka.ErrNotLeaderOrFollower && !exists(image, at.Partition) {
+			codes[i] = kafka.ErrUnknownTopicOrPartition
+		}
+	}
+	return transactions.WriteResponse(req, codes)
 }
 
 func (s *Services) describeTransactions(

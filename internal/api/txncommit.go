@@ -33,6 +33,9 @@ func (s *Services) txnOffsetCommit(ctx context.Context, w *wire.Request) wire.Re
 	}
 	defer give()
 	w.Release()
+	if req.Group == "" { // Before a partition joins for it.
+		return s.memory.encode(w, group.ErrorResponse(req, kafka.ErrInvalidGroupID, ""))
+	}
 	check, code := s.joinOffsets(ctx, req)
 	if code != kafka.ErrNone {
 		return s.memory.encode(w, group.ErrorResponse(req, code, ""))

@@ -191,6 +191,10 @@ func tryInitProducerID(k *talk) {
 			fenced = kafka.ErrProducerFenced
 		}
 		k.answers(req, fenced)
+		for _, half := range [][2]int64{{-1, 0}, {mine.ProducerID, -1}} {
+			req.ProducerID, req.ProducerEpoch = half[0], int16(half[1])
+			k.answers(req, kafka.ErrInvalidRequest)
+		}
 	}
 }
 

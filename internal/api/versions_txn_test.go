@@ -75,6 +75,10 @@ func tryAddPartitionsToTxn(k *talk) {
 	resp := k.say(req).(*kmsg.AddPartitionsToTxnResponse)
 	k.equal("known", kafka.Code(resp.Topics[0].Partitions[0].ErrorCode), kafka.ErrOperationNotAttempted)
 	k.equal("unknown", kafka.Code(resp.Topics[1].Partitions[0].ErrorCode), kafka.ErrUnknownTopicOrPartition)
+	req.Topics[1].Topic = metadata.TransactionsTopic
+	resp = k.say(req).(*kmsg.AddPartitionsToTxnResponse)
+	k.equal("beside one of the broker's own", kafka.Code(resp.Topics[0].Partitions[0].ErrorCode), kafka.ErrOperationNotAttempted)
+	k.equal("the broker's own", kafka.Code(resp.Topics[1].Partitions[0].ErrorCode), kafka.ErrTopicAuthorizationFailed)
 }
 
 // topicIDTag is the tagged field in which brokers say which topic of a name they mean.
@@ -139,11 +143,34 @@ func tryWriteTxnMarkers(k *talk) {
 	k.equal("end", k.w.partition(topic, 0).Log().LogEndOffset(), before+1)
 	req.Markers[0].CoordinatorEpoch = 4
 	k.answers(req, kafka.ErrTransactionCoordinatorFenced)
+	tryOddMarkers(k, topic)
 	// The sender means the topic that was there before this one.
 	req.Markers[0].CoordinatorEpoch, req.Markers[0].Topics = 6, req.Markers[0].Topics[:1]
 	req.Markers[0].Topics[0].UnknownTags.Set(topicIDTag, bytes.Repeat([]byte{9}, len(kafka.TopicID{})))
 	k.answers(req, kafka.ErrNotLeaderOrFollower)
 	k.equal("end after that", k.w.partition(topic, 0).Log().LogEndOffset(), before+1)
+}
+
+// tryOddMarkers asks for markers that nobody can need.
+func tryOddMarkers(k *talk, topic string) {
+	end := k.w.partition(topic, 0).Log().LogEndOffset()
+	for what, c := range map[string]struct {
+		marker kmsg.WriteTxnMarkersRequestMarker
+		topic  string
+		want   kafka.Code
+	}{
+		"of no producer":         {kmsg.WriteTxnMarkersRequestMarker{ProducerID: -1}, topic, kafka.ErrInvalidProducerEpoch},
+		"of no epoch":            {kmsg.WriteTxnMarkersRequestMarker{ProducerID: 77, ProducerEpoch: -1}, topic, kafka.ErrInvalidProducerEpoch},
+		"of an impossible epoch": {kmsg.WriteTxnMarkersRequestMarker{ProducerID: 77, ProducerEpoch: -7}, topic, kafka.ErrInvalidProducerEpoch},
+		"of no coordinator":      {kmsg.WriteTxnMarkersRequestMarker{ProducerID: 77, CoordinatorEpoch: -2}, topic, kafka.ErrTransactionCoordinatorFenced},
+		"of no topic":            {kmsg.WriteTxnMarkersRequestMarker{ProducerID: 77}, "nowhere", kafka.ErrUnknownTopicOrPartition},
+	} {
+		req := kmsg.NewPtrWriteTxnMarkersRequest()
+		c.marker.Topics = []kmsg.WriteTxnMarkersRequestMarkerTopic{{Topic: c.topic, Partitions: []int32{0}}}
+		req.Markers = []kmsg.WriteTxnMarkersRequestMarker{c.marker}
+		k.equal(what, codesIn(k.say(req)), []kafka.Code{c.want})
+	}
+	k.equal("end after those", k.w.partition(topic, 0).Log().LogEndOffset(), end)
 }
 
 func tryTxnOffsetCommit(k *talk) {
@@ -168,6 +195,9 @@ func tryTxnOffsetCommit(k *talk) {
 		add.Version, add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = 3, x.id, x.pid, x.epoch, group
 		k.equal("code", kafka.Code(k.ask(add).(*kmsg.AddOffsetsToTxnResponse).ErrorCode), kafka.ErrNone)
 	}
+	req.Group = ""
+	k.answers(req, kafka.ErrInvalidGroupID)
+	req.Group = group
 	k.works(req)
 	k.equal("committed", k.committed(group, false), int64(-1))
 	k.equal("unstable", k.committed(group, true), int64(-1000-int64(kafka.ErrUnstableOffsetCommit)))

@@ -174,7 +174,7 @@ func (l *Log) appendMarkersLocked(ms []Marker, epoch kafka.LeaderEpoch, nowMs in
 		bs = bs[n:]
 	}
 	for i, m := range ms {
-		if p.table != nil && (refused == nil || refused[i] == nil) { // Nothing is known of a producer without an id.
+		if refused == nil || refused[i] == nil {
 			p.table.NoteDecision(m.ProducerID, m.Decision)
 		}
 	}
@@ -183,7 +183,7 @@ func (l *Log) appendMarkersLocked(ms []Marker, epoch kafka.LeaderEpoch, nowMs in
 
 func (p *producers) checkMarker(m Marker) error {
 	if p.table == nil {
-		return nil
+		p.table = producerstate.New(producerstate.Options{})
 	}
 	return p.table.CheckMarker(producerstate.Marker{
 		ProducerID: m.ProducerID, ProducerEpoch: m.ProducerEpoch,

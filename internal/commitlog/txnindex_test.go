@@ -202,12 +202,35 @@ func TestOpenTransactionsAreKnownAtOnce(t *testing.T) {
 	}
 }
 
-// TestMarkerOfNobody: a marker may name no producer at all, in a log that knows none.
+// TestMarkerOfNobody: a marker that no producer could have is refused, in a log that knows
+// none as well, and what is known of the others is read back.
 func TestMarkerOfNobody(t *testing.T) {
-	_, l := openTxnLog(t, memfs.New())
-	for _, id := range []kafka.ProducerID{-1, 7, -1} {
-		if _, refused, err := l.AppendMarkers([]commitlog.Marker{{ProducerID: id, Decision: 3}}, 1, time.UnixMilli(1)); err != nil || refused != nil {
-			t.Errorf("a marker of producer %d: %v, %v", id, refused, err)
+	disk := memfs.New()
+	d, l := openTxnLog(t, disk)
+	for _, m := range []commitlog.Marker{
+		{ProducerID: -1},
+		{ProducerID: 7, ProducerEpoch: -7},
+		{ProducerID: 7, CoordinatorEpoch: -2},
+		{ProducerID: 8},
+		{ProducerID: -1},
+		{ProducerID: 8, ProducerEpoch: -1},
+	} {
+		m.Decision = 3
+		wants := m.ProducerID >= 0 && m.ProducerEpoch >= 0 && m.CoordinatorEpoch >= 0
+		_, refused, err := l.AppendMarkers([]commitlog.Marker{m}, 1, time.UnixMilli(1))
+		if err != nil || (refused == nil) != wants {
+			t.Errorf("marker %+v: %v, %v", m, refused, err)
 		}
+	}
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	d, l = openTxnLog(t, disk)
+	known, err := l.Producers()
+	if err != nil || len(known) != 1 || known[0].ProducerID != 8 || l.LogEndOffset() != 1 {
+		t.Errorf("read back %+v, %v; the log ends at %d", known, err, l.LogEndOffset())
+	}
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
 	}
 }

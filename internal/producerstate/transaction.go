@@ -22,6 +22,9 @@ type Marker struct {
 // CheckMarker says whether the leader may append a marker. It changes nothing. The
 // error is *InvalidEpochError or *CoordinatorFencedError.
 //
+// A marker is appended whether anything is known of the producer or not, but for one that
+// no producer could have: its epoch would stay in the table, which nobody could read back.
+//
 // A marker that comes again after an answer was lost is as good as the first, and
 // ends nothing. One that is late, of the transaction before, would end the present
 // one: where the epoch rises with each transaction it is told apart by that, and else by
@@ -29,6 +32,10 @@ type Marker struct {
 func (t *Table) CheckMarker(m Marker) error {
 	e := t.entries[m.ProducerID]
 	switch {
+	case m.ProducerID < 0 || m.ProducerEpoch < 0:
+		return &InvalidEpochError{m.ProducerID, m.ProducerEpoch, 0}
+	case m.CoordinatorEpoch < NoCoordinatorEpoch:
+		return &CoordinatorFencedError{m.ProducerID, m.CoordinatorEpoch, NoCoordinatorEpoch}
 	case e == nil:
 		return nil
 	case m.ProducerEpoch < e.epoch,
