@@ -70,6 +70,11 @@ const pageKafka = `
 | max.connections | 10000 | no limit | The same. |
 | max.connections.per.ip | 2000 | no limit | The same. |
 | socket.send.buffer.bytes, socket.receive.buffer.bytes | the system's | 102400 | Buffers grow with the link. |
+| broker.heartbeat.interval.ms | 250 | 2000 | A broker that hangs is replaced soon. |
+| broker.session.timeout.ms | 1500 | 9000 | The same. |
+| leader.imbalance.check.interval.seconds | 10 | 300 | Leaders come back by themselves, some at a time. |
+| replica.fetch.backoff.ms | 100 | 1000 | A follower follows a new leader soon. |
+| node.id | 1 | none | A broker that is alone needs no number. |
 | listeners | 127.0.0.1:9092 | every interface | Nothing is open to the network unless asked for. |
 | log.dirs | ./strandline-data | /tmp/kafka-logs | Nothing vanishes with a reboot. |
 `
