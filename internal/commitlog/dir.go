@@ -264,8 +264,12 @@ func (d *Dir) snapshotLogs() []*Log {
 // Delete removes a log and its files for good.
 func (d *Dir) Delete(id kafka.TopicIDPartition) error {
 	return d.drop(id, func(l *Log) error {
-		// Renamed first: a crash in the middle must not leave half a log.
+		// Renamed first: a crash in the middle must not leave half a log. What stands in the
+		// way is left of a log of this partition that was deleted before.
 		aside := l.dir + deletedSuffix
+		if err := d.fs.RemoveAll(aside); err != nil {
+			return err
+		}
 		if err := d.fs.Rename(l.dir, aside); errors.Is(err, fs.ErrNotExist) {
 			return nil
 		} else if err != nil {
@@ -331,6 +335,10 @@ func (d *Dir) drop(id kafka.TopicIDPartition, remove func(*Log) error) error {
 		return nil
 	}
 	d.env.changed.Store(true)
+	// A checkpoint that has this log must not remove what is left of it, in the place of what
+	// was left of one before.
+	d.checkpointMu.Lock()
+	defer d.checkpointMu.Unlock()
 	if err := remove(l); err != nil {
 		return fmt.Errorf("remove %s: %w", l.dir, err)
 	}

@@ -214,6 +214,38 @@ func TestDeleteAndQuarantine(t *testing.T) {
 	}
 }
 
+// A replica that goes, comes back and goes again within one interval of checkpoints leaves
+// nothing behind: what comes after that is no log of its past.
+func TestDeleteAgain(t *testing.T) {
+	fsys := memfs.New()
+	d := openDir(t, fsys)
+	for i := range 3 {
+		l, err := d.Log(logID(1), commitlog.Options{Config: commitlog.DefaultConfig()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := l.LogEndOffset(); end != 0 {
+			t.Errorf("log %d begins with %d records of the one before", i, end)
+		}
+		if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, 1, "x")}, 1, time.UnixMilli(1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Delete(logID(1)); err != nil {
+			t.Errorf("delete log %d: %v", i, err)
+		}
+	}
+	if err := d.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := fsys.ReadDir("topics"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	d = openDir(t, fsys)
+	if ids := d.Logs(); len(ids) > 0 {
+		t.Errorf("logs after restart: %v", ids)
+	}
+}
+
 // With not a byte free a start works, thanks to the ballast, and what is there
 // can be read.
 func TestStartWithAFullDisk(t *testing.T) {

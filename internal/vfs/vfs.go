@@ -55,7 +55,8 @@ type FS interface {
 	Remove(name string) error
 	// RemoveAll removes a tree; a missing one is no error.
 	RemoveAll(name string) error
-	// Rename moves a file or directory, replacing a file at newName.
+	// Rename moves a file or directory, replacing a file at newName. A directory there is in
+	// the way, an empty one too.
 	Rename(oldName, newName string) error
 	// Stat describes a file or directory.
 	Stat(name string) (fs.FileInfo, error)

@@ -196,6 +196,7 @@ func (f *FS) Rename(oldName, newName string) error {
 		if len(d.entries) > 0 {
 			return pathError("rename", newName, syscall.ENOTEMPTY)
 		}
+		return pathError("rename", newName, fs.ErrExist)
 	}
 	if from == to {
 		from.apply(change{set: map[string]node{newBase: moved}, remove: []string{oldBase}})

@@ -294,6 +294,8 @@ func testRename(t *testing.T, f vfs.FS) {
 	}
 	wantError(t, "rename a missing file", f.Rename("x", "y"), fs.ErrNotExist)
 	wantAnyError(t, "rename a directory over a full one", f.Rename("g", "e"))
+	must(t, f.MkdirAll("empty"))
+	wantAnyError(t, "rename a directory over an empty one", f.Rename("g", "empty"))
 	wantAnyError(t, "rename a file over a directory", f.Rename("g/b", "e"))
 	must(t, f.Rename("g/b", "g/b"))
 	if got := readFile(t, f, "g/b"); got != "one" {
