@@ -9,6 +9,37 @@ import (
 	"github.com/strandline/strandline/internal/kafka"
 )
 
+// TestLoneBrokerComesBack: a broker that is alone, and gave up what it led when it went down,
+// leads it again from its registration on, however it went down in the end.
+func TestLoneBrokerComesBack(t *testing.T) {
+	for what, clean := range map[string]bool{"clean": true, "killed on the way": false} {
+		w := newWorld(t, 1, nil)
+		w.create(topicOf("a", 2, 1))
+		leaders := func(want kafka.BrokerID) {
+			t.Helper()
+			for i, p := range w.Image().Topic("a").Partitions {
+				if p.Leader != want {
+					t.Errorf("%s: partition %d is led by %d, want %d: %+v", what, i, p.Leader, want, p)
+				}
+			}
+		}
+		for range 2 {
+			w.beat(1, func(r *kmsg.BrokerHeartbeatRequest) { r.WantShutdown = true })
+		}
+		leaders(kafka.NoBroker)
+		previous := int64(-1)
+		if b, _ := w.Image().Broker(1); clean {
+			previous = int64(b.Epoch)
+		}
+		w.register(1, previous)
+		leaders(1)
+		if b, _ := w.Image().Broker(1); b.Fenced {
+			t.Errorf("%s: it is fenced", what)
+		}
+		w.checkReplayLaw()
+	}
+}
+
 func TestRegisterBroker(t *testing.T) {
 	w := newWorld(t, 1, nil)
 	w.create(topicOf("a", 2, 1))

@@ -23,7 +23,8 @@ const LevelFeature = "strandline.metadata"
 // A broker that is alone has no others, and what it leads gets new leader epochs
 // unless it says that it went down cleanly from the last registration
 // (PreviousBrokerEpoch, KIP-966): after a crash its logs may end earlier than
-// readers have seen, and a new epoch is what tells them.
+// readers have seen, and a new epoch is what tells them. What it gave up when it went
+// down it leads again at once: no heartbeat asks for that where nobody was fenced.
 func (s *State) RegisterBroker(
 	req *kmsg.BrokerRegistrationRequest,
 ) (*kmsg.BrokerRegistrationResponse, []metadata.Record) {
@@ -48,10 +49,10 @@ func (s *State) RegisterBroker(
 		return resp, records
 	case b.Fenced:
 		return resp, append(records, s.comeBack(&old, &b, clean)...)
-	case clean:
-		return resp, records
+	case !clean:
+		records = append(records, &metadata.LeadersRestarted{Broker: b.ID})
 	}
-	return resp, append(records, &metadata.LeadersRestarted{Broker: b.ID})
+	return resp, append(records, s.admit(b)...)
 }
 
 // registered is the broker as it registers.
