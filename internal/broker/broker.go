@@ -337,6 +337,7 @@ func (b *Broker) serve(ctx context.Context) error {
 // boot waits for the metadata and makes this broker part of it.
 func (b *Broker) boot(ctx context.Context) error {
 	defer b.tellWaits(ctx)()
+	defer b.sendElsewhere()()
 	select {
 	case <-b.quorum.Ready():
 	case <-ctx.Done():
