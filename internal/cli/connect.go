@@ -15,8 +15,20 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// dialTimeout bounds one attempt to connect.
-const dialTimeout = 5 * time.Second
+// triesInTime is how many brokers in turn may leave a command without an answer until its
+// time is over; leastPatience and mostPatience bound what one of them has.
+const (
+	triesInTime   = 5
+	leastPatience = time.Second
+	mostPatience  = 10 * time.Second
+)
+
+// patience is how long one broker may take for an answer, beside what the request itself
+// lets it wait. One that hangs, or that is starting, takes connections and says nothing,
+// and the others would have answered long before.
+func (a *app) patience() time.Duration {
+	return min(max(a.flags.timeout/triesInTime, leastPatience), mostPatience)
+}
 
 // metadataMinAge is how soon a client may ask again who leads. Another broker does some
 // tenths of a second after a failure; by itself the client would not look for five seconds.
@@ -32,7 +44,8 @@ func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 		kgo.SeedBrokers(a.flags.brokers...),
 		kgo.ClientID("strandline-cli"),
 		kgo.SoftwareNameAndVersion("strandline-cli", buildVersion().Version),
-		kgo.DialTimeout(min(dialTimeout, a.flags.timeout)),
+		kgo.DialTimeout(min(a.patience(), a.flags.timeout)),
+		kgo.RequestTimeoutOverhead(a.patience()),
 		kgo.RetryTimeout(a.flags.timeout),
 		kgo.MetadataMinAge(metadataMinAge),
 		kgo.DisableClientMetrics(),
@@ -113,6 +126,9 @@ func (a *app) unanswered(err error) *failure {
 	f := &failure{
 		code: exitFailed, cause: err,
 		message: fmt.Sprintf("a broker is there, but gave no answer within %v", a.flags.timeout),
+	}
+	for _, l := range a.dials.advertised() {
+		f.hint("%s", l)
 	}
 	return f.hint("What changes the cluster waits for an active controller, which a majority of the voters elects: "+
 		"strandline cluster describe --brokers %s shows who is there.", strings.Join(a.flags.brokers, ",")).

@@ -121,6 +121,9 @@ func (c *consume) fetchErrors(fetches kgo.Fetches) error {
 	return nil
 }
 
+// leaveTimeout bounds the last commit.
+const leaveTimeout = 5 * time.Second
+
 // leave ends the reading: a member commits what was printed and leaves its group,
 // also when it was interrupted.
 func (c *consume) leave(ctx context.Context, client *kgo.Client, err error) error {
@@ -128,7 +131,7 @@ func (c *consume) leave(ctx context.Context, client *kgo.Client, err error) erro
 		err = c.out.flush()
 	}
 	if c.group != "" {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dialTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 		defer cancel()
 		if commitErr := client.CommitMarkedOffsets(ctx); commitErr != nil {
 			err = errors.Join(err, refusal("commit the offsets of group "+c.group, commitErr, ""))
