@@ -2,11 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -77,11 +80,17 @@ func (a *app) describeCluster(ctx context.Context, client *kgo.Client, adm *kadm
 	}
 	c := clusterOf(m, brokers)
 	a.addQuorum(limited, client, &c)
+	if ctx.Err() != nil {
+		return ctx.Err() // What is not known yet would be told as if nobody knew it.
+	}
 	asking, stop := context.WithTimeout(ctx, a.flags.timeout) // What the quorum does not say must not take it away.
 	defer stop()
 	dirs, err := adm.DescribeAllLogDirs(asking, nil)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err != nil {
-		a.out.warn("sizes are not known: %v", err)
+		a.out.warn("some sizes are not known: %s", a.silence(err))
 	}
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
@@ -113,22 +122,29 @@ func (a *app) describeCluster(ctx context.Context, client *kgo.Client, adm *kadm
 // quorum. Another's may not.
 func (a *app) addQuorum(ctx context.Context, client *kgo.Client, c *describedCluster) {
 	c.Moving = -1
-	if moving, err := reassignments(ctx, client); err == nil {
-		c.Moving = len(moving)
-	}
 	q, err := describeQuorum(ctx, client)
 	if err != nil {
-		a.out.warn("the quorum is not known: %v", a.explain(err).message)
+		f := a.explain(err)
+		a.out.warn("the quorum is not known: %s", f.message)
+		if errors.Is(err, kerr.NotController) {
+			c.Controller = -1
+			a.out.warn("who leads, and what is in sync, is as it was when there was a controller. %s", strings.Join(f.hints, " "))
+		}
 	} else {
 		c.Quorum, c.Controller = q, q.Leader
+	}
+	if !errors.Is(err, kerr.NotController) { // Who would have to say what moves.
+		if moving, err := reassignments(ctx, client); err == nil {
+			c.Moving = len(moving)
+		}
 	}
 	for i := range c.Brokers {
 		b := &c.Brokers[i]
 		b.Lag = -1
+		b.Active = b.ID == c.Controller
 		if q == nil {
 			continue
 		}
-		b.Active = b.ID == q.Leader
 		if m, ok := find(q.Voters, b.ID); ok {
 			b.Role, b.Lag = "voter", m.Lag
 		} else if m, ok := find(q.Learners, b.ID); ok {

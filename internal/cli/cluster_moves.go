@@ -32,6 +32,9 @@ type surveyed struct {
 func (a *app) survey(ctx context.Context, client *kgo.Client, adm *kadm.Client) (*surveyed, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
 	defer cancel()
+	if err := a.wantController(ctx, client); err != nil {
+		return nil, err
+	}
 	brokers, err := allBrokers(ctx, client)
 	if err != nil {
 		return nil, err
@@ -47,11 +50,14 @@ func (a *app) survey(ctx context.Context, client *kgo.Client, adm *kadm.Client) 
 	}
 	dirs, err := adm.DescribeAllLogDirs(ctx, nil)
 	if err != nil {
-		a.out.warn("some sizes are not known: %v", err)
+		a.out.warn("some sizes are not known: %s", a.silence(err))
 	}
 	cordoned, err := cordonedOf(ctx, adm, brokers)
 	if err != nil {
-		a.out.warn("which brokers are cordoned is not known: %v", err)
+		a.out.warn("which brokers are cordoned is not known: %s", a.silence(err))
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // A plan that goes by half of it is none.
 	}
 	s := &surveyed{
 		brokers: brokers, moving: moving, led: map[kafka.TopicPartition]int32{}, internal: map[string]bool{},

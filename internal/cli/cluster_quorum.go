@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,12 +64,53 @@ func describeQuorumRequest() *kmsg.DescribeQuorumRequest {
 	return req
 }
 
-// describeQuorum asks any broker, which has the leader answer.
+const (
+	// quorumPatience is how long who decides is asked for: elections take some tenths of a second.
+	quorumPatience = 5 * time.Second
+	// quorumPause is between two questions.
+	quorumPause = 100 * time.Millisecond
+)
+
+// describeQuorum asks any broker, which has the leader answer, and asks on while there is none.
 func describeQuorum(ctx context.Context, client *kgo.Client) (*describedQuorum, error) {
+	asking, cancel := context.WithTimeout(ctx, quorumPatience)
+	defer cancel()
+	var refused error
+	for {
+		q, err := askForQuorum(asking, client)
+		switch {
+		case errors.Is(ctx.Err(), context.Canceled):
+			return nil, ctx.Err()
+		case errors.Is(err, kerr.NotController):
+			refused = err
+		case refused == nil || asking.Err() == nil:
+			return q, err
+		}
+		select {
+		case <-asking.Done():
+			return nil, refused
+		case <-time.After(quorumPause):
+		}
+	}
+}
+
+// askForQuorum asks the brokers whose addresses were given, until one answers: the client by itself
+// would ask the one that it was told is the controller, which may be gone with its voters.
+func askForQuorum(ctx context.Context, client *kgo.Client) (*describedQuorum, error) {
+	for _, b := range client.SeedBrokers() {
+		if resp, err := b.Request(ctx, describeQuorumRequest()); err == nil {
+			return quorumOf(resp.(*kmsg.DescribeQuorumResponse))
+		}
+	}
 	resp, err := describeQuorumRequest().RequestWith(ctx, client)
 	if err != nil {
 		return nil, err
 	}
+	return quorumOf(resp)
+}
+
+// quorumOf reads an answer.
+func quorumOf(resp *kmsg.DescribeQuorumResponse) (*describedQuorum, error) {
 	if err := refused("describe the quorum", resp.ErrorCode, resp.ErrorMessage); err != nil {
 		return nil, err
 	}
@@ -83,6 +125,15 @@ func describeQuorum(ctx context.Context, client *kgo.Client) (*describedQuorum, 
 	q.Voters = q.members(p.CurrentVoters, resp.Nodes)
 	q.Learners = q.members(p.Observers, resp.Nodes)
 	return q, nil
+}
+
+// wantController fails where nobody decides: what brokers say of one another is old then,
+// and nothing can be moved. A cluster that has no such quorum is not asked for one.
+func (a *app) wantController(ctx context.Context, client *kgo.Client) error {
+	if _, err := describeQuorum(ctx, client); errors.Is(err, kerr.NotController) {
+		return err
+	}
+	return nil
 }
 
 func (q *describedQuorum) members(

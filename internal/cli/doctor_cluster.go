@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,9 +23,7 @@ func (d *doctor) checkCluster(ctx context.Context, client *kgo.Client, m kadm.Me
 	if d.registered < 2 {
 		return
 	}
-	asking, stop := context.WithTimeout(ctx, quorumPatience)
-	defer stop()
-	q, err := d.quorum(asking, client)
+	q, err := d.quorum(ctx, client)
 	d.undecided = err != nil
 	d.checkBrokers(brokers, m)
 	if d.undecided {
@@ -80,12 +77,8 @@ func (d *doctor) checkBrokers(brokers []kmsg.DescribeClusterResponseBroker, m ka
 	}
 }
 
-const (
-	// voterBehind is how many entries a voter may lack.
-	voterBehind = 1000
-	// quorumPatience is how long who decides is asked for: elections take some tenths of a second.
-	quorumPatience = 5 * time.Second
-)
+// voterBehind is how many entries a voter may lack.
+const voterBehind = 1000
 
 // checkVoters looks at who elects the controller.
 func (d *doctor) checkVoters(q *describedQuorum, m kadm.Metadata, cordoned map[int32]bool) {

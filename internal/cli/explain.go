@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -40,6 +42,28 @@ func (a *app) explain(err error) *failure {
 		return a.unreachable(err)
 	}
 	return &failure{code: exitFailed, message: err.Error(), cause: err}
+}
+
+// silence says which brokers did not answer where others did, and why the first did not.
+func (a *app) silence(err error) string {
+	var parts *kadm.ShardErrors
+	if !errors.As(err, &parts) || len(parts.Errs) == 0 {
+		return a.explain(err).message
+	}
+	var ids []int32
+	var first error
+	for _, p := range parts.Errs {
+		if p.Broker.NodeID < 0 {
+			continue // It leads or holds something, and is not among those that are up.
+		}
+		ids = append(ids, p.Broker.NodeID)
+		first = cmp.Or(first, p.Err)
+	}
+	if len(ids) == 0 {
+		return "a broker is down"
+	}
+	slices.Sort(ids)
+	return fmt.Sprintf("no answer from %s: %s", namedBrokers(ids), dialReason(first))
 }
 
 func isNetworkError(err error) bool {
@@ -188,6 +212,9 @@ func (f *failure) forCode(e *kerr.Error) *failure {
 	case kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend:
 		return f.hint("Fewer replicas are in sync than min.insync.replicas asks for: " +
 			"bring brokers back, or lower it with strandline topic alter.")
+	case kerr.NotController:
+		return f.hint("A majority of the voters elects the controller, which decides on all changes: start those that are down.").
+			hint("If a majority is lost with its disks: strandline cluster recover --help")
 	case kerr.LeaderNotAvailable:
 		return f.hint("A partition has no leader: strandline cluster doctor says which, and what to do.")
 	case kerr.MessageTooLarge, kerr.RecordListTooLarge:

@@ -1,8 +1,13 @@
 package cli_test
 
 import (
+	"bytes"
+	"context"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/strandline/strandline/internal/cli"
 	"github.com/strandline/strandline/strandlinetest"
 )
 
@@ -21,5 +26,38 @@ func TestABrokerThatHangs(t *testing.T) {
 		{"consume", "orders", "--from", "start", "--until", "end"},
 	} {
 		c.run(0, append(args, "--timeout", "6s")...)
+	}
+}
+
+// Without a controller nothing can be moved, and what brokers say of one another is old.
+// Neither is told as if all were well, nor is what was not asked to the end.
+func TestWithoutAController(t *testing.T) {
+	t.Parallel()
+	cluster := strandlinetest.StartCluster(t, 3)
+	c := commands{t, cluster.Addrs()}
+	cluster.Kill(1, 2)
+	c.brokers = c.brokers[2:]
+	const advice = "A majority of the voters elects the controller"
+	out, errs := c.run(0, "cluster", "describe", "--json", "--timeout", "2s")
+	if !strings.Contains(out, `"controller": -1`) || strings.Contains(out, `"controller": true`) ||
+		!strings.Contains(errs, "is as it was when there was a controller. "+advice) {
+		t.Errorf("cluster describe:\n%s%s", out, errs)
+	}
+	for _, args := range [][]string{
+		{"cluster", "balance"}, {"cluster", "drain", "2", "--yes"}, {"cluster", "add", "2"}, {"cluster", "remove-voter", "2"},
+	} {
+		c.wantCode(1, advice, append(args, "--timeout", "2s")...)
+	}
+
+	interrupted, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	time.AfterFunc(time.Second, interrupt)
+	var stdout, stderr bytes.Buffer
+	code := cli.Run(interrupted, cli.Env{
+		Args:  []string{"cluster", "describe", "--brokers", c.brokers[0]},
+		Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr,
+	})
+	if code != 130 || stdout.Len() > 0 {
+		t.Errorf("interrupted while it asks: exit code %d\n%s%s", code, &stdout, &stderr)
 	}
 }

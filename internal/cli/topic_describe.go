@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,12 +102,15 @@ func (d *topicDescribe) describe(ctx context.Context, adm *kadm.Client,
 	ends, endErr := adm.ListEndOffsets(ctx, names...)
 	dirs, dirErr := adm.DescribeAllLogDirs(ctx, m.Topics.TopicsSet())
 	configs, configErr := adm.DescribeTopicConfigs(ctx, names...)
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return nil, ctx.Err()
+	}
 	for what, err := range map[string]error{
 		"offsets": startErr, "end offsets": endErr,
 		"sizes": dirErr, "settings": configErr,
 	} {
 		if err != nil {
-			d.out.warn("%s are not known: %v", what, err)
+			d.out.warn("some %s are not known: %s", what, d.silence(err))
 		}
 	}
 	topics := make([]*describedTopic, 0, len(names))
