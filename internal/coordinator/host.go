@@ -43,6 +43,10 @@ type host[M shard.Machine] struct {
 	stalled bool      // It was logged that replies are late, and none went out since.
 	lost    bool      // An append found out that somebody else leads.
 	news    []func(M) // Of Notify, while loading.
+	// loadWaits says that the load waits for the high watermark: it goes on when that wakes us.
+	loadWaits bool
+
+	loader *loader[M] // The load under way, if any: of whichever goroutine loads.
 }
 
 func newHost[M shard.Machine](c *Coordinator[M], number int32, p Partition) *host[M] {
@@ -174,7 +178,12 @@ func (h *host[M]) serve(nowMs int64, clockSet bool) int64 {
 	}
 	h.mu.Lock()
 	if h.phase != active {
+		goesOn := h.phase == loading && h.loadWaits && woken
+		h.loadWaits = h.loadWaits && !goesOn
 		h.mu.Unlock()
+		if goesOn {
+			h.c.enqueueLoad(h)
+		}
 		return shard.NoDeadline
 	}
 	if woken {

@@ -93,14 +93,24 @@ func (h *host[M]) pause(ctx context.Context, d time.Duration) bool {
 
 // load replays the partition into a machine and makes the host active. The log
 // may be ahead of the high watermark when leadership begins; all of it is the
-// new leader's, so the load waits for it.
+// new leader's, so the load waits for it, and goes on then (serve). Meanwhile others are
+// loaded: where too few replicas are left it may wait for long.
 func (h *host[M]) load(ctx context.Context) error {
-	machine, err := h.newMachine()
-	if err != nil {
-		return err
+	l := h.loader
+	if l == nil {
+		machine, err := h.newMachine()
+		if err != nil {
+			return err
+		}
+		l = &loader[M]{host: h, machine: machine, started: h.c.o.Now()}
+		l.next, l.end = h.partition.Ends()
+		h.loader = l
 	}
-	l := loader[M]{host: h, machine: machine, started: h.c.o.Now()}
-	if err := l.run(ctx); err != nil {
+	waits, err := l.run(ctx)
+	if err != nil {
+		h.loader = nil // It begins anew.
+	}
+	if waits || err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -108,10 +118,20 @@ func (h *host[M]) load(ctx context.Context) error {
 	if h.phase != loading {
 		return errGone
 	}
+	h.loader = nil
 	h.activateLocked(l.machine)
 	h.c.o.Logger.Debug("shard loaded", "topic", h.c.o.Topic, "partition", h.number,
 		"records", l.records, "skipped", l.skipped, "took", h.c.o.Now().Sub(l.started))
 	return nil
+}
+
+// awaitMore has the load go on when the high watermark has risen above what it was. It
+// returns false if it has, and else the host may be another loader's already.
+func (h *host[M]) awaitMore(highWatermark kafka.Offset) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.loadWaits = h.partition.Wait(highWatermark+1, h)
+	return h.loadWaits
 }
 
 // newMachine makes the machine, unless the host was dropped while it waited to be loaded:
@@ -144,61 +164,48 @@ type loader[M shard.Machine] struct {
 	host    *host[M]
 	machine M
 	started time.Time
+	// What is to be replayed still.
+	next, end kafka.Offset
+
 	buf     []byte
 	records int
 	skipped int
 }
 
-// chanWaker wakes a loader.
-type chanWaker chan struct{}
-
-// Wake implements Waker.
-func (w chanWaker) Wake() {
-	select {
-	case w <- struct{}{}:
-	default:
-	}
-}
-
-func (l *loader[M]) run(ctx context.Context) error {
+// run replays what there is. It reports whether it waits for more: see awaitMore.
+func (l *loader[M]) run(ctx context.Context) (waits bool, err error) {
 	p := l.host.partition
-	next, end := p.Ends()
-	woken := make(chanWaker, 1)
-	for next < end {
-		buf, err := p.Read(l.buf[:0], next, loadBytes)
+	for l.next < l.end {
+		buf, err := p.Read(l.buf[:0], l.next, loadBytes)
 		if err != nil {
-			return fmt.Errorf("read %s-%d at %d: %w", l.host.c.o.Topic, l.host.number, next, err)
+			return false, fmt.Errorf("read %s-%d at %d: %w", l.host.c.o.Topic, l.host.number, l.next, err)
 		}
 		l.buf = buf
 		if len(buf) > 0 {
-			if next, err = l.replay(buf, next); err != nil {
-				return err
+			if l.next, err = l.replay(buf, l.next); err != nil {
+				return false, err
 			}
 		} else {
 			highWatermark, err := p.HighWatermark()
 			if err != nil {
-				return fmt.Errorf("read %s-%d at %d: %w", l.host.c.o.Topic, l.host.number, next, err)
+				return false, fmt.Errorf("read %s-%d at %d: %w", l.host.c.o.Topic, l.host.number, l.next, err)
 			}
-			if highWatermark >= end {
+			if highWatermark >= l.end {
 				break // The end of the log was compacted away.
 			}
-			if p.Wait(highWatermark+1, woken) {
-				select {
-				case <-ctx.Done():
-				case <-l.host.gone:
-				case <-woken:
-				}
+			if l.host.awaitMore(highWatermark) {
+				return true, nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return errGone
+			return false, errGone
 		case <-l.host.gone:
-			return errGone
+			return false, errGone
 		default:
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // replay replays batches and returns the offset after them.

@@ -2,6 +2,7 @@ package coordinator_test
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -124,19 +125,22 @@ func TestDroppedBeforeItsLoad(t *testing.T) {
 	change := func(o *coordinator.Options[*register]) {
 		o.Loaders = 1
 		o.New = func(n int32) *register {
-			made.Add(1)
+			if n == 3 {
+				made.Add(1)
+			}
 			return newRegister(n)
 		}
 	}
 	inBubble(t, change, func(b *bench) {
-		busy := filled(2)
-		busy.set(func(p *fakePartition) { p.highWatermark = 0 })
-		b.Lead(4, busy) // Which the loader waits for.
+		failing := filled(2)
+		failing.set(func(p *fakePartition) { p.readErr = errDiskFull })
+		b.Lead(4, failing) // Which the loader tries again later.
 		synctest.Wait()
 		before := made.Load()
 		b.Lead(3, filled(4))
 		b.Lead(3, filled(2))
-		busy.commit()
+		failing.set(func(p *fakePartition) { p.readErr = nil })
+		<-time.After(2 * time.Second)
 		synctest.Wait()
 		if got := b.values(); len(got) != 2 {
 			t.Errorf("%v", got)
@@ -145,6 +149,43 @@ func TestDroppedBeforeItsLoad(t *testing.T) {
 			t.Errorf("%d machines were made for one host", n)
 		}
 	})
+}
+
+// TestWaitingLoads: a load that waits for the high watermark, because too few replicas are
+// left, holds up no other, and goes on where it was.
+func TestWaitingLoads(t *testing.T) {
+	for _, loaders := range []int{1, 2} {
+		inBubble(t, func(o *coordinator.Options[*register]) { o.Loaders = loaders }, func(b *bench) {
+			var waiting []*fakePartition
+			for n := range int32(3) {
+				p := filled(4)
+				p.set(func(p *fakePartition) { p.highWatermark = 2 })
+				b.Lead(4+n, p)
+				waiting = append(waiting, p)
+			}
+			synctest.Wait()
+			b.Lead(3, filled(6))
+			synctest.Wait()
+			if err := b.try(); err != nil {
+				t.Errorf("with %d loaders: %v", loaders, err)
+			}
+			for n, p := range waiting {
+				if err := b.Do(4+int32(n), func(*register, int64, *shard.Effects) {}); codeOf(t, err) != kafka.ErrCoordinatorLoadInProgress {
+					t.Errorf("partition %d, whose end is not committed: %v", 4+n, err)
+				}
+				p.commit()
+			}
+			synctest.Wait()
+			_ = b.View(func(partition int32, m *register) {
+				if want := []kafka.Offset{0, 1, 2, 3}; partition != 3 && !slices.Equal(m.offsets, want) {
+					t.Errorf("partition %d has replayed %v", partition, m.offsets)
+				}
+			})
+			if got := b.values(); len(got) != 6 {
+				t.Errorf("%v", got)
+			}
+		})
+	}
 }
 
 func TestLoadIsTriedAgain(t *testing.T) {
