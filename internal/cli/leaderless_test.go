@@ -48,7 +48,9 @@ func TestWithoutALeader(t *testing.T) {
 	lost := fmt.Sprintf("no leader: orders-%d", gone)
 	t.Run("refused", func(t *testing.T) { // Each after a while, so all at once.
 		for _, args := range [][]string{
-			{"consume", "orders"}, {"consume", "orders", "--from", "1h"}, {"consume", "orders", "--partition", fmt.Sprint(gone)},
+			{"consume", "orders"},
+			{"consume", "orders", "--from", "1h"},
+			{"consume", "orders", "--partition", fmt.Sprint(gone)},
 			{"group", "seek", "billing", "--to", "start", "--topic", "orders"},
 		} {
 			t.Run(strings.Join(args, " "), func(t *testing.T) {

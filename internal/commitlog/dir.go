@@ -79,8 +79,11 @@ type Dir struct {
 	lacksBallast  bool       // It was given back at this start.
 	room          [2]int64   // Bytes reserved for each of the files, as far as known.
 	doomed        []*segment // Unlinked once the checkpoint has their log start.
-	tombstones    []string   // Empty directories of deleted logs; see bury.
-	doomedMu      sync.Mutex // Guards both.
+	doomedMu      sync.Mutex // Guards doomed.
+
+	burying    sync.Mutex // Held while the files of one are removed; before unburied.mu and tombstones.mu.
+	unburied   unburied
+	tombstones tombstones
 }
 
 // OpenDir opens a data directory, making it if need be, and recovers all of its
@@ -93,7 +96,9 @@ func OpenDir(fsys vfs.FS, o DirOptions) (*Dir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock data directory: %w", err)
 	}
-	d := &Dir{fs: fsys, options: o, lock: lock, logs: map[kafka.TopicIDPartition]*Log{}}
+	d := &Dir{
+		fs: fsys, options: o, lock: lock, logs: map[kafka.TopicIDPartition]*Log{}, unburied: newUnburied(), tombstones: newTombstones(),
+	}
 	if err := d.open(); err != nil {
 		return nil, errors.Join(err, d.closeFiles())
 	}
@@ -261,66 +266,35 @@ func (d *Dir) snapshotLogs() []*Log {
 	return logs
 }
 
-// Delete removes a log and its files for good.
-func (d *Dir) Delete(id kafka.TopicIDPartition) error {
-	return d.drop(id, func(l *Log) error {
-		// Renamed first: a crash in the middle must not leave half a log. What stands in the
-		// way is left of a log of this partition that was deleted before.
-		aside := l.dir + deletedSuffix
-		if err := d.fs.RemoveAll(aside); err != nil {
-			return err
-		}
-		if err := d.fs.Rename(l.dir, aside); errors.Is(err, fs.ErrNotExist) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if err := d.fs.SyncDir(topicsDir); err != nil {
-			return err
-		}
-		return d.bury(aside)
-	})
-}
-
-// bury removes what is in the directory of a deleted log. The directory itself
-// stays until a checkpoint no longer has the log: a start that finds neither
-// would report that its data is lost.
-func (d *Dir) bury(aside string) error {
-	entries, err := d.fs.ReadDir(aside)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if err := d.fs.RemoveAll(aside + "/" + e.Name()); err != nil {
-			return err
-		}
-	}
-	d.doomedMu.Lock()
-	d.tombstones = append(d.tombstones, aside)
-	d.doomedMu.Unlock()
-	d.env.changed.Store(true)
-	return nil
-}
-
 // Quarantine takes a log out of service and puts its directory aside, where
 // nothing reads it but a person.
 func (d *Dir) Quarantine(id kafka.TopicIDPartition) error {
-	return d.drop(id, func(l *Log) error {
-		if _, err := makeDir(d.fs, quarantineDir); err != nil {
-			return err
-		}
-		to, aside := quarantineDir+"/"+logDirName(id), l.dir+deletedSuffix
-		if err := errors.Join(d.fs.RemoveAll(to), d.fs.MkdirAll(aside), d.fs.SyncDir(topicsDir)); err != nil {
-			return err
-		}
-		if err := d.fs.Rename(l.dir, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return errors.Join(d.fs.SyncDir(quarantineDir), d.bury(aside))
-	})
+	l := d.takeOut(id)
+	if l == nil {
+		return nil
+	}
+	if err := d.putAside(l); err != nil {
+		return fmt.Errorf("remove %s: %w", l.dir, err)
+	}
+	return d.fs.SyncDir(topicsDir)
 }
 
-func (d *Dir) drop(id kafka.TopicIDPartition, remove func(*Log) error) error {
+func (d *Dir) putAside(l *Log) error {
+	if _, err := makeDir(d.fs, quarantineDir); err != nil {
+		return err
+	}
+	to, aside := quarantineDir+"/"+logDirName(l.id), l.dir+deletedSuffix
+	if err := errors.Join(d.fs.RemoveAll(to), d.fs.MkdirAll(aside), d.fs.SyncDir(topicsDir)); err != nil {
+		return err
+	}
+	if err := d.fs.Rename(l.dir, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errors.Join(d.fs.SyncDir(quarantineDir), d.bury(aside))
+}
+
+// takeOut takes a log out of service. It returns nil if there are no files of it to remove.
+func (d *Dir) takeOut(id kafka.TopicIDPartition) *Log {
 	d.mu.Lock()
 	l := d.logs[id]
 	delete(d.logs, id)
@@ -335,14 +309,7 @@ func (d *Dir) drop(id kafka.TopicIDPartition, remove func(*Log) error) error {
 		return nil
 	}
 	d.env.changed.Store(true)
-	// A checkpoint that has this log must not remove what is left of it, in the place of what
-	// was left of one before.
-	d.checkpointMu.Lock()
-	defer d.checkpointMu.Unlock()
-	if err := remove(l); err != nil {
-		return fmt.Errorf("remove %s: %w", l.dir, err)
-	}
-	return d.fs.SyncDir(topicsDir)
+	return l
 }
 
 // close takes the log out of service. Its segments close with their last user.
@@ -364,12 +331,13 @@ func (l *Log) close() (hadFiles bool) {
 }
 
 // Run does the work of the background until ctx ends: the journal, checkpoints,
-// unlinking, and reports of failures. A sync that failed ends it, with a
+// unlinking, what is left of deleted logs, and reports of failures. A sync that failed ends it, with a
 // *BrokenError: nothing can be made durable any more.
 func (d *Dir) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return d.journal.Run(ctx) })
 	g.Go(func() error { return d.maintain(ctx) })
+	g.Go(func() error { return d.buryAll(ctx) })
 	return g.Wait()
 }
 

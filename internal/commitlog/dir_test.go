@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/strandline/strandline/internal/commitlog"
@@ -233,6 +235,7 @@ func TestDeleteAgain(t *testing.T) {
 		if err := d.Delete(logID(1)); err != nil {
 			t.Errorf("delete log %d: %v", i, err)
 		}
+		d.Bury()
 	}
 	if err := d.Close(true); err != nil {
 		t.Fatal(err)
@@ -243,6 +246,49 @@ func TestDeleteAgain(t *testing.T) {
 	d = openDir(t, fsys)
 	if ids := d.Logs(); len(ids) > 0 {
 		t.Errorf("logs after restart: %v", ids)
+	}
+}
+
+// A log that is deleted while a checkpoint is written that has it keeps its directory until the next,
+// though one of a log before with the same id was to go with this one.
+func TestDeletedWhileACheckpointIsWritten(t *testing.T) {
+	fsys := errorfs.Wrap(memfs.New(), nil)
+	d := openDir(t, fsys)
+	remove := func() {
+		if err := d.Delete(logID(1)); err != nil {
+			t.Error(err)
+		}
+		d.Bury()
+	}
+	for i := range 2 {
+		l, err := d.Log(logID(1), commitlog.Options{Config: commitlog.DefaultConfig()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, 1, "x")}, 1, time.UnixMilli(1)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			remove()
+		}
+	}
+	once := sync.OnceFunc(remove)
+	fsys.SetInjector(func(o errorfs.Op) error {
+		if o.Kind == errorfs.Sync && strings.HasPrefix(o.Name, "checkpoint") {
+			once()
+		}
+		return nil
+	})
+	for i, want := range []error{nil, fs.ErrNotExist} {
+		if err := d.Checkpoint(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fsys.Stat(commitlog.LogDir(logID(1)) + ".deleted"); !errors.Is(err, want) {
+			t.Errorf("its directory, after checkpoint %d: %v, want %v", i, err, want)
+		}
+	}
+	if err := d.Close(true); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -656,4 +702,46 @@ func TestStopOfManyLogsSyncsOnce(t *testing.T) {
 			t.Errorf("log %d: %v", i, ok)
 		}
 	}
+}
+
+// TestDeletedFilesGoLater: who deletes a log does not wait for its files, and may delete the
+// next one of the same id before they are gone. Run removes them.
+func TestDeletedFilesGoLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fsys := memfs.New()
+		d := openDir(t, fsys)
+		files := func() int {
+			entries, err := fsys.ReadDir(commitlog.LogDir(logID(1)) + ".deleted")
+			if err != nil {
+				t.Error(err)
+			}
+			return len(entries)
+		}
+		for range 2 {
+			l, err := d.Log(logID(1), commitlog.Options{Config: commitlog.DefaultConfig()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.AppendAsLeader([]record.Batch{makeBatch(t, 1, "x")}, 1, time.UnixMilli(1)); err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Delete(logID(0), logID(1)); err != nil {
+				t.Fatal(err)
+			}
+			if files() == 0 {
+				t.Error("the files went at once")
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.Run(ctx) }() // Ends with stop.
+		synctest.Wait()
+		if n := files(); n > 0 {
+			t.Errorf("%d files are left", n)
+		}
+		stop()
+		if err := errors.Join(<-ended, d.Close(true)); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -214,7 +214,7 @@ func (d *Dir) writeCheckpointFile(clean bool) error {
 	d.checkpointMu.Lock()
 	defer d.checkpointMu.Unlock()
 	d.env.changed.Store(false)
-	doomed, tombstones := d.takeDoomed()
+	doomed, tombstones := d.takeDoomed(), d.tombstones.list()
 	d.sequence++
 	buf := beginCheckpoint(d.checkpointBuf, d.sequence, clean)
 	for _, l := range d.snapshotLogs() {
@@ -227,13 +227,10 @@ func (d *Dir) writeCheckpointFile(clean bool) error {
 	if err := d.writeSlot(buf); err != nil {
 		d.env.changed.Store(true)
 		d.doom(doomed)
-		d.doomedMu.Lock()
-		d.tombstones = append(d.tombstones, tombstones...)
-		d.doomedMu.Unlock()
 		return err
 	}
-	for _, name := range tombstones {
-		if err := d.fs.RemoveAll(name); err != nil {
+	for name, which := range tombstones {
+		if err := d.tombstones.remove(d.fs, name, which); err != nil {
 			d.options.Events.Problem("remove deleted log", err)
 		}
 	}
@@ -283,12 +280,12 @@ func (d *Dir) doom(segments []*segment) {
 	d.doomedMu.Unlock()
 }
 
-func (d *Dir) takeDoomed() (segments []*segment, tombstones []string) {
+func (d *Dir) takeDoomed() []*segment {
 	d.doomedMu.Lock()
 	defer d.doomedMu.Unlock()
-	segments, tombstones = d.doomed, d.tombstones
-	d.doomed, d.tombstones = nil, nil
-	return segments, tombstones
+	segments := d.doomed
+	d.doomed = nil
+	return segments
 }
 
 // unlink removes a deleted segment's files and gives up the log's reference.

@@ -227,6 +227,12 @@ func (j *JournalModel) Pending() int { return len(j.pending) }
 // FlushDue asks for the syncs that are due at now.
 func (d *Dir) FlushDue(now time.Time) { d.flushDue(now) }
 
+// Bury removes the files of deleted logs, as Run does.
+func (d *Dir) Bury() {
+	for d.buryNext() {
+	}
+}
+
 // Maintain does what the background does at each checkpoint.
 func (d *Dir) Maintain() { d.restoreBallast() }
 

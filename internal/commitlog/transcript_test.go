@@ -92,6 +92,8 @@ func TestTranscript(t *testing.T) {
 	}
 	step("compaction of a segment to nothing", err)
 	step("delete the log", d.Delete(logID(1)))
+	d.Bury()
+	step("remove its files", nil)
 
 	const golden = "testdata/transcript.txt"
 	if *rewrite {

@@ -14,7 +14,7 @@ import (
 // Storage is the data directory as the applier needs it.
 type Storage interface {
 	Log(kafka.TopicIDPartition, commitlog.Options) (*commitlog.Log, error)
-	Delete(kafka.TopicIDPartition) error
+	Delete(...kafka.TopicIDPartition) error
 	Quarantine(kafka.TopicIDPartition) error
 }
 
@@ -82,7 +82,10 @@ func (a *Applier) applyTopics(d metadata.Delta) {
 				if ps := e.Remove(t.Old.Name, t.Old.ID); ps != nil {
 					c.gone = append(c.gone, ps...)
 				} else {
-					a.deleteLeftovers(t.Old)
+					// The broker went down before it could delete the files, if there are any.
+					for i := range t.Old.Partitions {
+						c.files = append(c.files, kafka.TopicIDPartition{ID: t.Old.ID, Partition: int32(i)})
+					}
 				}
 				continue
 			}
@@ -91,7 +94,8 @@ func (a *Applier) applyTopics(d metadata.Delta) {
 	})
 	for _, p := range c.gone {
 		if p != nil {
-			a.delete(p)
+			a.withdraw(p)
+			c.files = append(c.files, p.id)
 		}
 	}
 	for _, p := range c.led {
@@ -105,6 +109,13 @@ func (a *Applier) applyTopics(d metadata.Delta) {
 			a.Troubled(p)
 		}
 	}
+	if len(c.files) == 0 {
+		return
+	}
+	// Last, and all at once: each time takes a sync.
+	if err := a.Storage.Delete(c.files...); err != nil {
+		a.Logger.Error("files of deleted partitions are still there", "error", err)
+	}
 }
 
 // changed is what a change of the image did.
@@ -112,6 +123,8 @@ type changed struct {
 	here []*Partition // Have a role.
 	led  []*Partition // Are led under a new epoch.
 	gone []*Partition // Deleted, or moved away.
+	// files are the logs to delete.
+	files []kafka.TopicIDPartition
 }
 
 // applyTopic opens what is new, and gives each partition its role.
@@ -222,25 +235,11 @@ func (a *Applier) Reconfigure(topics []*metadata.Topic) {
 	}
 }
 
-// deleteLeftovers deletes the files of a topic that was deleted while they could
-// not be: the broker went down in between.
-func (a *Applier) deleteLeftovers(t *metadata.Topic) {
-	for i := range t.Partitions {
-		id := kafka.TopicIDPartition{ID: t.ID, Partition: int32(i)}
-		if err := a.Storage.Delete(id); err != nil {
-			a.Logger.Error("files of a deleted partition are still there", "topic", t.Name, "partition", i, "error", err)
-		}
-	}
-}
-
-func (a *Applier) delete(p *Partition) {
+// withdraw ends the use of a replica that is deleted here, for good.
+func (a *Applier) withdraw(p *Partition) {
 	p.Resign(true)
 	if a.Lost != nil {
 		a.Lost(p)
 	}
 	a.moved(p)
-	if err := a.Storage.Delete(p.id); err != nil {
-		a.Logger.Error("files of a deleted partition are still there", "topic", p.topic,
-			"partition", p.id.Partition, "error", err)
-	}
 }

@@ -223,6 +223,38 @@ func TestTableFollowsTheImage(t *testing.T) {
 	}
 }
 
+// counting is storage that counts how often it is asked to delete logs.
+type counting struct {
+	partition.Storage
+	deletions []int // How many logs at a time.
+}
+
+func (c *counting) Delete(ids ...kafka.TopicIDPartition) error {
+	c.deletions = append(c.deletions, len(ids))
+	return c.Storage.Delete(ids...)
+}
+
+// TestDeletedTogether: a change of the metadata deletes all logs at once, since each time
+// takes a sync, for which all other changes wait.
+func TestDeletedTogether(t *testing.T) {
+	f := newFixture(t)
+	storage := &counting{Storage: f.dir}
+	f.Storage = storage
+	one := []kafka.BrokerID{1}
+	for id := range byte(2) {
+		f.apply(&metadata.TopicCreated{Name: string('a' + rune(id)), ID: kafka.TopicID{id + 1}, Partitions: []metadata.Partition{
+			{Replicas: one, ISR: one, Leader: 1}, {Replicas: one, ISR: one, Leader: 1},
+		}})
+	}
+	f.apply(&metadata.TopicDeleted{ID: kafka.TopicID{1}}, &metadata.TopicDeleted{ID: kafka.TopicID{2}})
+	if got := storage.deletions; len(got) != 1 || got[0] != 4 {
+		t.Errorf("deleted %v at a time", got)
+	}
+	if left := f.dir.Logs(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // TestWaiters: each fires once, at its own target, and not after it was removed.
 func TestWaiters(t *testing.T) {
 	f := newFixture(t)
