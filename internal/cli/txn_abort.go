@@ -78,10 +78,16 @@ func (b *txnAbort) fence(ctx context.Context, id string) error {
 			return refusal("describe transaction "+id, x.Err, "")
 		case !isOpen(x.State):
 			return failf("there is no open transaction of %s: its state is %s", id, x.State)
+		case x.State == "PrepareCommit":
+			return failf("the transaction of %s can't be aborted any more: it is committed, and not all of its partitions "+
+				"were told yet", id).hint(toldHint, id)
 		}
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID, req.TransactionTimeoutMillis = &id, max(x.TimeoutMillis, 1)
 		resp, err := b.initProducer(ctx, req)
+		if errors.Is(err, errStillEnding) {
+			return failf("the transaction of %s is aborted, but not all of its partitions were told yet", id).hint(toldHint, id)
+		}
 		if err != nil {
 			return err
 		}
@@ -92,6 +98,12 @@ func (b *txnAbort) fence(ctx context.Context, id string) error {
 	})
 }
 
+// toldHint is about a transaction whose end takes long.
+const toldHint = "They are told when their leaders are there. strandline txn describe %s lists those that are left."
+
+// errStillEnding says that the time was up before the transaction had ended.
+var errStillEnding = errors.New("the transaction is being ended")
+
 // initProducer asks again while the transaction is being ended.
 func (b *txnAbort) initProducer(
 	ctx context.Context, req *kmsg.InitProducerIDRequest,
@@ -101,9 +113,12 @@ func (b *txnAbort) initProducer(
 		return nil, err
 	}
 	defer client.Close()
-	for {
+	for ending := false; ; ending = true {
 		resp, err := req.RequestWith(ctx, client)
-		if err != nil || resp.ErrorCode != kerr.ConcurrentTransactions.Code {
+		switch {
+		case err != nil && ending && errors.Is(err, context.DeadlineExceeded):
+			return nil, errStillEnding
+		case err != nil || resp.ErrorCode != kerr.ConcurrentTransactions.Code:
 			return resp, err
 		}
 	}
