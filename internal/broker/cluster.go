@@ -45,8 +45,9 @@ type cluster struct {
 	// requests carry decisions and heartbeats, fetches the records: an answer waits
 	// for those before it on its connection.
 	requests, fetches *peer.Pool
-	// transactions carry markers, and partitions that join a transaction.
-	transactions *peer.Pool
+	// markers carry markers, whose answers wait for replicas, and transactions what asks the
+	// coordinator about partitions: producers wait for that.
+	markers, transactions *peer.Pool
 	// ranges carry records for damaged logs.
 	ranges *peer.Pool
 	table  *api.ClusterTable
@@ -98,7 +99,8 @@ func (b *Broker) openCluster(ctx context.Context) error {
 	o := peer.Options{Network: b.network(), TLS: client(c.tls), Logger: b.log}
 	c.options = o
 	c.requests, c.fetches = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
-	c.transactions, c.ranges = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
+	c.markers, c.transactions = peer.NewPool(b.peerAddress, o), peer.NewPool(b.peerAddress, o)
+	c.ranges = peer.NewPool(b.peerAddress, o)
 	c.tunnels = netx.NewHandover(listener.Addr())
 	c.relay = relay.New(func(ctx context.Context, to kafka.BrokerID) (net.Conn, error) {
 		return c.requests.Tunnel(ctx, c.self.ID, to, b.control.Image().ClusterID())
@@ -365,8 +367,8 @@ func (b *Broker) closeCluster() error {
 	}
 	_ = c.listener.Close() // Closed before by the server, if it ran.
 	errs := []error{
-		c.relay.Close(), c.tunnels.Close(), c.requests.Close(), c.fetches.Close(), c.transactions.Close(),
-		c.ranges.Close(),
+		c.relay.Close(), c.tunnels.Close(), c.requests.Close(), c.fetches.Close(), c.markers.Close(),
+		c.transactions.Close(), c.ranges.Close(),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,7 +23,7 @@ func (b *Broker) openTransactions() {
 		OutOfTouch: b.outOfTouch,
 	})
 	b.markers = transactions.NewSender(transactions.SenderOptions{
-		Self: self, Image: b.control.Image, Write: b.local().Write, Peers: b.transactionPeers(),
+		Self: self, Image: b.control.Image, Write: b.local().Write, Peers: b.markerPeers(),
 		Report: b.reportMarkers, Logger: b.log,
 	})
 	b.transactions = &transactions.Coordinator{
@@ -58,7 +58,15 @@ func (b *Broker) local() *transactions.Local {
 	}
 }
 
-// transactionPeers are connections of their own: what goes over them may wait.
+// markerPeers and transactionPeers are connections of their own: what goes over them may
+// wait, and an answer waits for those before it.
+func (b *Broker) markerPeers() transactions.Peers {
+	if b.cluster == nil {
+		return nil
+	}
+	return b.cluster.markers
+}
+
 func (b *Broker) transactionPeers() transactions.Peers {
 	if b.cluster == nil {
 		return nil
