@@ -2,12 +2,15 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/peer"
 )
 
 // A start says what it waits for after firstWord, and then every nextWord: a broker of
@@ -33,7 +36,7 @@ func (b *Broker) tellWaits(ctx context.Context) (stop func()) {
 				return
 			case <-timer.C:
 			}
-			b.tellWait()
+			b.tellWait(ctx)
 			timer.Reset(nextWord)
 		}
 	})
@@ -43,14 +46,49 @@ func (b *Broker) tellWaits(ctx context.Context) (stop func()) {
 	}
 }
 
-func (b *Broker) tellWait() {
+func (b *Broker) tellWait(ctx context.Context) {
 	s := b.quorum.Status()
 	if s.Leader == kafka.NoBroker {
+		down := b.unreached(ctx)
+		if ctx.Err() != nil {
+			return // The wait is over.
+		}
 		b.log.Warn("waiting for the other voters: a majority of them must be there, and all at their very first "+
-			"start; are they running, and is --voters the same on all?", "voters", s.Voters, "addresses", b.cluster.voters)
+			"start; are they running, and is --voters the same on all, with the --cluster-listen of each?",
+			"voters", s.Voters, "addresses", b.cluster.voters, "unreached", down)
 		return
 	}
 	b.log.Warn("waiting for the active controller to let this broker in", "controller", s.Leader, "voters", s.Voters)
+}
+
+// unreached says which of --voters can't be reached, and why: a name that does not resolve is
+// waited for in vain. One that is there and waits too may be silent, which is no news.
+func (b *Broker) unreached(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, firstWord)
+	defer cancel()
+	var (
+		asking sync.WaitGroup
+		mu     sync.Mutex
+		why    []string
+	)
+	for id := range b.cluster.voters {
+		if id == b.cluster.self.ID {
+			continue
+		}
+		asking.Go(func() { // Ends with ctx.
+			err := b.cluster.requests.Reach(ctx, id)
+			var down *peer.DownError
+			if !errors.As(err, &down) {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			why = append(why, fmt.Sprintf("%d: %v", id, down))
+		})
+	}
+	asking.Wait()
+	slices.Sort(why)
+	return why
 }
 
 // compareVoters says that the voters that this broker was started with are not those

@@ -61,6 +61,10 @@ func TestAStartSaysWhatItWaitsFor(t *testing.T) {
 			}
 			<-time.After(10 * time.Millisecond)
 		}
+		if told := v.log.with("waiting for the other voters"); len(told) > 0 &&
+			!strings.Contains(told[0], "2: broker at 127.0.0.1:1: nobody listens there") {
+			t.Errorf("broker %d does not say why: %q", id, told)
+		}
 		if told := v.log.with("have no vote"); len(told) > 0 {
 			t.Errorf("a new broker %d is told of others: %q", id, told)
 		}

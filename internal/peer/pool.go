@@ -54,6 +54,13 @@ func (p *Pool) Do(ctx context.Context, to kafka.BrokerID, req kmsg.Request) (kms
 	return p.To(to).Do(ctx, req)
 }
 
+// Reach returns when there is a connection to a broker, or says why there is none: a DownError,
+// unless ctx ended before that was known.
+func (p *Pool) Reach(ctx context.Context, id kafka.BrokerID) error {
+	_, err := p.To(id).connected(ctx)
+	return err
+}
+
 // Forget closes the connection to a broker that left.
 func (p *Pool) Forget(id kafka.BrokerID) error {
 	p.mu.Lock()
