@@ -80,15 +80,19 @@ func (b *clusterBalance) run(ctx context.Context) error {
 func (b *clusterBalance) even(
 	ctx context.Context, s *surveyed, r *movesReport, client *kgo.Client, adm *kadm.Client,
 ) error {
-	r.Done = true
 	misled := s.misled()
 	if len(misled) > 0 {
+		b.out.remark("%s led by another replica than they prefer.", plural(len(misled), "partition"))
+		if err := b.agree(b.yes, "Give them back?"); err != nil {
+			return b.notAsked(r, err)
+		}
 		m := &mover{app: b.app, client: client, adm: adm, report: r}
 		if err := m.prefer(ctx, misled); err != nil {
 			return err
 		}
 		b.out.remark("%s led by the replica that they prefer again.", plural(len(misled), "partition"))
 	}
+	r.Done = true
 	b.out.remark("Nothing has to move: the brokers carry alike.")
 	return b.finish(r)
 }

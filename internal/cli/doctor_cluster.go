@@ -198,6 +198,9 @@ func (d *doctor) checkLeaders(m kadm.Metadata, down []int32, cordoned map[int32]
 	case len(down) > 0:
 		d.say(statusNote, "leaders", fmt.Sprintf("leaders are even among the brokers that are up: %s; nothing is led by %s, while down",
 			tally(leads, ids), namedBrokers(down)), "")
+	case away > 0:
+		d.say(statusNote, "leaders", fmt.Sprintf("%s led by another replica than they prefer, for now: %s",
+			plural(away, "partition"), tally(leads, ids)), "They go back by themselves, or now: strandline cluster balance --leaders")
 	default:
 		d.ok("leaders", "leaders are even: %s", tally(leads, ids))
 	}

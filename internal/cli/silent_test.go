@@ -61,3 +61,28 @@ func TestWithoutAController(t *testing.T) {
 		t.Errorf("interrupted while it asks: exit code %d\n%s%s", code, &stdout, &stderr)
 	}
 }
+
+// Leaders that are not where they belong are not called even, and change only with a yes.
+func TestLeadersGoBackWithAYes(t *testing.T) {
+	t.Parallel()
+	cluster := strandlinetest.StartCluster(t, 3, strandlinetest.WithSetting("auto.leader.rebalance.enable", "false"))
+	c := commands{t, cluster.Addrs()}
+	c.run(0, "topic", "create", "orders", "--partitions", "6", "--durability", "strict")
+	cluster.Kill(3)
+	cluster.Restart(3)
+	cluster.AwaitInSync()
+	const away = "2 partitions led by another replica than they prefer"
+	doctor := []string{"cluster", "doctor", "--watch", "0", "--strict"}
+	c.want("note\tleaders\t"+away, doctor...)
+	c.want("Nothing was done: --yes carries it out.", "cluster", "balance", "--leaders")
+	c.want("note\tleaders\t"+away, doctor...)
+	c.want("2 partitions led by the replica that they prefer again", "cluster", "balance", "--leaders", "--yes")
+	// The broker that is asked may hear a moment later of what was decided.
+	out := ""
+	for end := time.Now().Add(20 * time.Second); !strings.Contains(out, "leaders are even: broker 1 has 2") && time.Now().Before(end); {
+		out, _ = c.run(0, doctor...)
+	}
+	if !strings.Contains(out, "ok\tleaders\tleaders are even: broker 1 has 2, broker 2 has 2, broker 3 has 2") {
+		t.Errorf("with the leaders back:\n%s", out)
+	}
+}
