@@ -153,7 +153,16 @@ func (f *FS) Lock(name string) (io.Closer, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path.Join(f.dir, name), err)
 	}
-	return file, nil
+	return lockFile{file}, nil
+}
+
+// lockFile is a file that is locked until it is closed.
+type lockFile struct{ *os.File }
+
+// Close gives the lock back, and then the file, which alone would not, while a process that is being
+// started has a copy of the descriptor, which it does until it runs its program.
+func (l lockFile) Close() error {
+	return errors.Join(unix.Flock(int(l.Fd()), unix.LOCK_UN), l.File.Close())
 }
 
 // Usage implements vfs.FS.
