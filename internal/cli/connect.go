@@ -130,7 +130,12 @@ func (a *app) unanswered(err error) *failure {
 	for _, l := range a.dials.advertised() {
 		f.hint("%s", l)
 	}
-	return f.hint("What changes the cluster waits for an active controller, which a majority of the voters elects: "+
-		"strandline cluster describe --brokers %s shows who is there.", strings.Join(a.flags.brokers, ",")).
+	return f.hint("%s", a.controllerAdvice()).
 		hint("It may have been done all the same: look before you try again, or give it more time with --timeout.")
+}
+
+// controllerAdvice says what to look at where a broker is there, and does not do what was asked.
+func (a *app) controllerAdvice() string {
+	return fmt.Sprintf("What changes the cluster waits for an active controller, which a majority of the voters elects: "+
+		"strandline cluster describe --brokers %s shows who is there.", strings.Join(a.flags.brokers, ","))
 }

@@ -92,6 +92,9 @@ func (a *app) unreachable(err error) *failure {
 		for _, l := range lost {
 			f.hint("%s", l)
 		}
+		if f.code == exitFailed {
+			f.hint("%s", a.controllerAdvice())
+		}
 		return f.hint("%s", advice).hint("strandline doctor --brokers %s shows every address.", strings.Join(a.flags.brokers, ","))
 	}
 	reason := a.whatStandsThere(err)
