@@ -84,7 +84,7 @@ func (b *txnAbort) fence(ctx context.Context, id string) error {
 		}
 		req := kmsg.NewPtrInitProducerIDRequest()
 		req.TransactionalID, req.TransactionTimeoutMillis = &id, max(x.TimeoutMillis, 1)
-		resp, err := b.initProducer(ctx, req)
+		resp, err := b.initProducer(ctx, req, x.State == "PrepareAbort")
 		if errors.Is(err, errStillEnding) {
 			return failf("the transaction of %s is aborted, but not all of its partitions were told yet", id).hint(toldHint, id)
 		}
@@ -104,16 +104,16 @@ const toldHint = "They are told when their leaders are there. strandline txn des
 // errStillEnding says that the time was up before the transaction had ended.
 var errStillEnding = errors.New("the transaction is being ended")
 
-// initProducer asks again while the transaction is being ended.
+// initProducer asks again while the transaction is being ended, which it may be already.
 func (b *txnAbort) initProducer(
-	ctx context.Context, req *kmsg.InitProducerIDRequest,
+	ctx context.Context, req *kmsg.InitProducerIDRequest, ending bool,
 ) (*kmsg.InitProducerIDResponse, error) {
 	client, err := b.connect(ctx, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		return nil, err
 	}
 	defer client.Close()
-	for ending := false; ; ending = true {
+	for ; ; ending = true {
 		resp, err := req.RequestWith(ctx, client)
 		switch {
 		case err != nil && ending && errors.Is(err, context.DeadlineExceeded):
