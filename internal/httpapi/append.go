@@ -130,6 +130,7 @@ func (c *produceCall) checkWindow(r *produceRecord, now time.Time) error {
 // same call repeat. All others with a key may be appended under the leader epoch
 // that they get.
 func (c *produceCall) lookUp(ctx context.Context, ring *keyring.Ring, now time.Time) {
+	unread := c.readHere(ctx, ring, now)
 	var mine map[idempotency.Digest]int
 	if len(c.records) > 1 {
 		mine = make(map[idempotency.Digest]int, len(c.records))
@@ -140,6 +141,9 @@ func (c *produceCall) lookUp(ctx context.Context, ring *keyring.Ring, now time.T
 			continue
 		}
 		r.sameAs, r.part = -1, nil
+		if r.err = unread; r.err != nil {
+			continue
+		}
 		place, outcome := ring.Check(r.keyDigest, r.content, now)
 		switch outcome {
 		case idempotency.Conflict:

@@ -88,6 +88,23 @@ func (c *produceCall) newKeys() (of []int32, keys []idempotency.Digest) {
 	return of, keys
 }
 
+// readHere has the ring know the keys in all partitions that this broker is to lead: it may lead one
+// since a moment ago, when the ring was brought in step with the topic, or only in another moment.
+func (c *produceCall) readHere(ctx context.Context, ring *keyring.Ring, now time.Time) error {
+	if c.server.Forward == nil {
+		return nil // A broker that is alone has led them from its start on.
+	}
+	for i := range c.topic.Meta.Partitions {
+		if c.topic.Meta.Partitions[i].Leader != c.server.NodeID {
+			continue
+		}
+		if _, err := ring.Ready(ctx, int32(i), now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // givingWay is how long one of two that append a record of the same key stands back.
 const givingWay = 3 * time.Millisecond
 
@@ -118,10 +135,21 @@ func (c *produceCall) appendAfterAsking(
 		return false, err
 	}
 	defer ring.Release()
+	// The ring was free meanwhile, and this broker may lead more partitions than it did: what is
+	// there now counts, not what was.
+	unread := c.readHere(ctx, ring, now)
 	for _, i := range of {
-		if r := &c.records[i]; r.isNewKey() {
-			r.leaderEpoch, r.err = ring.Ready(ctx, r.partition, now)
+		r := &c.records[i]
+		if !r.isNewKey() {
+			continue
 		}
+		if r.err = unread; r.err != nil {
+			continue
+		}
+		if _, outcome := ring.Check(r.keyDigest, r.content, now); outcome != idempotency.New {
+			return true, nil
+		}
+		r.leaderEpoch, r.err = ring.Ready(ctx, r.partition, now)
 	}
 	c.appendHeld(ring, now)
 	return false, nil
@@ -151,7 +179,7 @@ func (c *produceCall) askAll(ctx context.Context, of []int32, others map[kafka.B
 			return false
 		}
 		if view, err := c.server.topic(c.topic.Name); err == nil && view.Meta.ID == c.topic.Meta.ID {
-			topic = view // Who leads may have changed.
+			topic, c.topic = view, view // Who leads may have changed.
 			others = c.server.otherLeaders(topic)
 		}
 	}
