@@ -2,7 +2,6 @@ package strandline_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,26 +21,12 @@ import (
 	"github.com/strandline/strandline"
 	"github.com/strandline/strandline/internal/certs"
 	"github.com/strandline/strandline/internal/certs/certstest"
+	"github.com/strandline/strandline/internal/logtest"
 	"github.com/strandline/strandline/strandlinetest"
 )
 
 // sharedLog is a log to look into while it is written.
-type sharedLog struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *sharedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *sharedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
+type sharedLog struct{ logtest.Log }
 
 // await waits for a line with all of the words.
 func (l *sharedLog) await(t *testing.T, words ...string) {

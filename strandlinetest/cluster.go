@@ -14,6 +14,7 @@ import (
 	"github.com/strandline/strandline"
 	"github.com/strandline/strandline/internal/broker"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/logtest"
 	"github.com/strandline/strandline/internal/netx"
 )
 
@@ -36,7 +37,7 @@ import (
 // from the test's own, as it ends the test where something can't be done.
 type Cluster struct {
 	t       testing.TB
-	log     *lockedBuffer
+	log     *logtest.Log
 	network *netx.Memory
 	nodes   []*node
 	losses  uint64          // How often power was lost.
@@ -52,7 +53,7 @@ func hostOf(id int) string { return fmt.Sprintf("10.0.0.%d", id) }
 // when all of them serve. If the test fails, their log is printed.
 func StartCluster(t testing.TB, n int, options ...Option) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, log: &lockedBuffer{}, network: netx.NewMemory(), cuts: map[[2]int]bool{}}
+	c := &Cluster{t: t, log: &logtest.Log{}, network: netx.NewMemory(), cuts: map[[2]int]bool{}}
 	t.Cleanup(c.end)
 	options = slices.Concat([]Option{
 		WithSetting("default.replication.factor", strconv.Itoa(min(n, 3))),

@@ -10,12 +10,11 @@
 package strandlinetest
 
 import (
-	"bytes"
 	"log/slog"
-	"sync"
 	"testing"
 
 	"github.com/strandline/strandline"
+	"github.com/strandline/strandline/internal/logtest"
 )
 
 // Option changes how Start runs the broker.
@@ -42,7 +41,7 @@ func WithHTTP() Option {
 // (group.initial.rebalance.delay.ms=0).
 func Start(t testing.TB, options ...Option) *strandline.Server {
 	t.Helper()
-	log := &lockedBuffer{}
+	log := &logtest.Log{}
 	c := strandline.Config{
 		Settings: map[string]string{"group.initial.rebalance.delay.ms": "0"},
 		Logger:   slog.New(slog.NewTextHandler(log, nil)),
@@ -63,23 +62,4 @@ func Start(t testing.TB, options ...Option) *strandline.Server {
 		}
 	})
 	return srv
-}
-
-// lockedBuffer collects a log that several goroutines write.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-// String returns what was logged.
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

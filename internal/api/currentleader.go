@@ -34,11 +34,8 @@ func (c *currentLeaders) of(name string, id kafka.TopicID, partition int32, code
 	if topic == nil {
 		topic = c.image.TopicByID(id)
 	}
-	if topic == nil || partition < 0 || int(partition) >= len(topic.Partitions) {
-		return currentLeader{}, false
-	}
-	p := &topic.Partitions[partition]
-	if p.Leader == kafka.NoBroker {
+	p := topic.Partition(partition)
+	if p == nil || p.Leader == kafka.NoBroker {
 		return currentLeader{}, false
 	}
 	if !slices.Contains(c.nodes, p.Leader) {

@@ -93,8 +93,8 @@ func (s *Services) refuseUnknown(req *kmsg.AddPartitionsToTxnRequest) kmsg.Respo
 	resp := txn.ErrorResponse(req, kafka.ErrOperationNotAttempted).(*kmsg.AddPartitionsToTxnResponse)
 	unknown := false
 	note := func(topic string, id kafka.TopicID, partition int32, code *int16) {
-		if !exists(image, kafka.TopicPartition{Topic: topic, Partition: partition}) ||
-			!id.IsZero() && id != image.Topic(topic).ID {
+		t := image.Topic(topic)
+		if t.Partition(partition) == nil || !id.IsZero() && id != t.ID {
 			unknown, *code = true, int16(kafka.ErrUnknownTopicOrPartition)
 		}
 	}
@@ -118,11 +118,6 @@ func (s *Services) refuseUnknown(req *kmsg.AddPartitionsToTxnRequest) kmsg.Respo
 		return nil
 	}
 	return resp
-}
-
-func exists(image *metadata.Image, at kafka.TopicPartition) bool {
-	t := image.Topic(at.Topic)
-	return t != nil && at.Partition >= 0 && int(at.Partition) < len(t.Partitions)
 }
 
 func (s *Services) addOffsetsToTxn(
@@ -153,9 +148,10 @@ func (s *Services) writeTxnMarkers(
 	markers := transactions.MarkersOf(req)
 	codes := s.Markers.Write(ctx, markers)
 	image := s.image()
-	for i, at := range markers {
+	for i := range markers {
+		at := markers[i].Partition
 		// Who asks for a partition that nobody leads need not look for its leader.
-		if codes[i] == kafka.ErrNotLeaderOrFollower && !exists(image, at.Partition) {
+		if codes[i] == kafka.ErrNotLeaderOrFollower && image.Topic(at.Topic).Partition(at.Partition) == nil {
 			codes[i] = kafka.ErrUnknownTopicOrPartition
 		}
 	}

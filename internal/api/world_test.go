@@ -20,6 +20,7 @@ import (
 	"github.com/strandline/strandline/internal/coordinator/transactions"
 	"github.com/strandline/strandline/internal/group"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/logtest"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/partition"
@@ -56,7 +57,7 @@ type world struct {
 	table      map[int16]wire.API
 	// closed yields why connections ended.
 	closed chan error
-	log    *lockedLog
+	log    *logtest.Log
 
 	// controlErr, if set, is the outcome of every decision.
 	controlErr error
@@ -64,30 +65,11 @@ type world struct {
 	decided    uint64
 }
 
-// lockedLog collects what the broker logs.
-type lockedLog struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.text = append(l.text, p...)
-	return len(p), nil
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(l.text)
-}
-
 // newWorld returns a broker in memory that start starts.
 func newWorld(t testing.TB) *world {
 	memory := netx.NewMemory()
 	return &world{
-		t: t, files: memfs.New(), log: &lockedLog{}, closed: make(chan error, 1000),
+		t: t, files: memfs.New(), log: &logtest.Log{}, closed: make(chan error, 1000),
 		memory: memory, network: memory.Host("10.0.0.1"), limits: wire.DefaultLimits(),
 		settings: map[string]string{
 			"group.initial.rebalance.delay.ms": "0", "node.id": "1", "offsets.topic.num.partitions": "2",

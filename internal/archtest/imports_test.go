@@ -22,7 +22,7 @@ func mayImport() map[string][]string {
 	}
 	return map[string][]string{
 		"cmd/strandline": append(in("cli"), "."),
-		"strandlinetest": append(in("broker", "kafka", "metadata", "netx", "vfs", "vfs/errorfs", "vfs/memfs", "vfs/osfs"), "."),
+		"strandlinetest": append(in("broker", "kafka", "logtest", "metadata", "netx", "vfs", "vfs/errorfs", "vfs/memfs", "vfs/osfs"), "."),
 		".":              in("broker", "certs", "config", "kafka", "netx", "vfs", "vfs/memfs", "vfs/osfs"),
 
 		"internal/cli": in("certs", "commitlog", "config", "durability", "group", "kafka", "metadata", "moves",
@@ -90,6 +90,7 @@ func mayImport() map[string][]string {
 		"internal/moves":         in("kafka"),
 		"internal/durability":    nil,
 		"internal/nearest":       nil,
+		"internal/logtest":       nil,
 		"internal/strictjson":    in("nearest"),
 		"internal/kafka":         nil,
 

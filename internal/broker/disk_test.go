@@ -1,14 +1,12 @@
 package broker_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -19,40 +17,17 @@ import (
 	"github.com/strandline/strandline/internal/broker"
 	"github.com/strandline/strandline/internal/commitlog"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/logtest"
 	"github.com/strandline/strandline/internal/record"
 	"github.com/strandline/strandline/internal/vfs"
 	"github.com/strandline/strandline/internal/vfs/errorfs"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
 
-// lines collects what a broker logs.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// with returns the lines that have a word in them.
-func (l *lines) with(word string) (found []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
-		if strings.Contains(line, word) {
-			found = append(found, line)
-		}
-	}
-	return found
-}
-
 // running is a broker on a disk of the test's.
 type running struct {
 	t      *testing.T
-	log    lines
+	log    logtest.Log
 	broker *broker.Broker
 	client *kgo.Client
 	stop   context.CancelFunc
@@ -76,7 +51,7 @@ func runWith(t *testing.T, disk vfs.FS, settings map[string]string) *running {
 		Logger:   slog.New(slog.NewTextHandler(&r.log, nil)),
 	})
 	if err != nil {
-		t.Fatalf("start: %v\n%s", err, r.log.text.String())
+		t.Fatalf("start: %v\n%s", err, r.log.String())
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	r.broker, r.stop = b, stop
@@ -84,7 +59,7 @@ func runWith(t *testing.T, disk vfs.FS, settings map[string]string) *running {
 	select {
 	case <-b.Ready():
 	case err := <-r.ended:
-		t.Fatalf("start: %v\n%s", err, r.log.text.String())
+		t.Fatalf("start: %v\n%s", err, r.log.String())
 	}
 	r.client, err = kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.AllowAutoTopicCreation(), kgo.ConsumeTopics("lines"),
 		kgo.RetryTimeout(5*time.Second))
@@ -118,7 +93,7 @@ func (r *running) produce(value []byte) kafka.Code {
 	// A version with names: the topic's id is not known here.
 	resp, err := r.client.Broker(1).Request(r.t.Context(), &versioned{req, 12})
 	if err != nil {
-		r.t.Fatalf("produce: %v\n%s", err, r.log.text.String())
+		r.t.Fatalf("produce: %v\n%s", err, r.log.String())
 	}
 	return kafka.Code(resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
 }
@@ -145,7 +120,7 @@ func (r *running) consume(n int) {
 	for got := 0; got < n; {
 		fetches := client.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
-			r.t.Fatalf("consume, after %d of %d records: %v\n%s", got, n, err, r.log.text.String())
+			r.t.Fatalf("consume, after %d of %d records: %v\n%s", got, n, err, r.log.String())
 		}
 		got += fetches.NumRecords()
 	}
@@ -207,7 +182,7 @@ func TestStartWithLittleRoom(t *testing.T) {
 					if code != kafka.ErrKafkaStorageError {
 						t.Fatalf("round %d: produce on a full disk: %v", round, code)
 					}
-					if told := r.log.with("disk is full and records"); len(told) != 1 || !strings.Contains(told[0], "topic=lines") {
+					if told := r.log.With("disk is full and records"); len(told) != 1 || !strings.Contains(told[0], "topic=lines") {
 						t.Errorf("the log says of the full disk: %q", told)
 					}
 					r.consume(n)
@@ -229,7 +204,7 @@ func TestStartWithLittleRoom(t *testing.T) {
 						continue
 					}
 					if err := r.end(); err != nil {
-						t.Fatalf("stop: %v\n%s", err, r.log.text.String())
+						t.Fatalf("stop: %v\n%s", err, r.log.String())
 					}
 				}
 			})
@@ -271,7 +246,7 @@ func testReadErrors(t *testing.T, warm bool) {
 		}
 		r.consume(6 + round)
 	}
-	if told := r.log.with("could not be read"); len(told) != 1 {
+	if told := r.log.With("could not be read"); len(told) != 1 {
 		t.Errorf("the log says of the disk that can't read: %q", told)
 	}
 	if err := r.end(); err != nil {

@@ -1,9 +1,7 @@
 package broker_test
 
 import (
-	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"os"
 	"testing"
@@ -27,21 +25,7 @@ func TestClientsAreSentElsewhereAtTheStart(t *testing.T) {
 		listeners = append(listeners, l)
 		voters = append(voters, broker.Voter{ID: id + 1, Address: l.Addr().String()})
 	}
-	start := func(i int) *voter {
-		v := &voter{ended: make(chan error, 1)}
-		var err error
-		v.Broker, err = broker.New(t.Context(), broker.Config{
-			FS: memfs.New(), Listen: "127.0.0.1:0", NodeID: int32(i) + 1, ClusterListener: listeners[i], Voters: voters,
-			Logger: slog.New(slog.NewTextHandler(&v.log, nil)),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		v.stop = stop
-		go func() { v.ended <- v.Run(ctx) }() // Ends with stop.
-		return v
-	}
+	start := func(i int) *voter { return runVoter(t, memfs.New(), int32(i)+1, listeners[i], voters) }
 	first := start(0)
 	if n, err := askVersions(t, first.ListenAddr()); n > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("alone, it answers with %d bytes, %v", n, err)

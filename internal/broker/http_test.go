@@ -120,13 +120,13 @@ func TestConnectionsOfOneAddress(t *testing.T) {
 		!strings.Contains(got, "\r\nRetry-After: 1\r\n") || !strings.Contains(got, `"code":"THROTTLING_QUOTA_EXCEEDED"`) {
 		t.Errorf("a third connection is answered: %q, %v", got, err)
 	}
-	for end := time.Now().Add(10 * time.Second); len(r.log.with("HTTP connection refused")) == 0; {
+	for end := time.Now().Add(10 * time.Second); len(r.log.With("HTTP connection refused")) == 0; {
 		if time.Now().After(end) {
 			t.Fatal("no line in the log") // It comes a moment after the connection is closed.
 		}
 		<-time.After(time.Millisecond)
 	}
-	if lines := r.log.with("HTTP connection refused"); len(lines) != 1 || !strings.Contains(lines[0], "limit=max.connections.per.ip") {
+	if lines := r.log.With("HTTP connection refused"); len(lines) != 1 || !strings.Contains(lines[0], "limit=max.connections.per.ip") {
 		t.Errorf("log: %q", lines)
 	}
 	got, err := ask(first, "/metrics")

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/strandline/strandline/internal/broker"
+	"github.com/strandline/strandline/internal/logtest"
 	"github.com/strandline/strandline/internal/vfs/memfs"
 )
 
 // voter is a broker beside voters of which no other than it runs.
 type voter struct {
 	*broker.Broker
-	log   lines
+	log   logtest.Log
 	stop  context.CancelFunc
 	ended chan error
 }
@@ -27,9 +28,16 @@ func startVoter(t *testing.T, disk *memfs.FS, id int32, voters int) *voter {
 		t.Fatal(err)
 	}
 	all := []broker.Voter{{ID: 1, Address: l.Addr().String()}, {ID: 2, Address: "127.0.0.1:1"}, {ID: 3, Address: "127.0.0.1:1"}}
+	return runVoter(t, disk, id, l, all[:voters])
+}
+
+// runVoter starts a broker of a cluster, which listens for the others with l.
+func runVoter(t *testing.T, disk *memfs.FS, id int32, l net.Listener, voters []broker.Voter) *voter {
+	t.Helper()
+	var err error
 	v := &voter{ended: make(chan error, 1)}
 	v.Broker, err = broker.New(t.Context(), broker.Config{
-		FS: disk, Listen: "127.0.0.1:0", NodeID: id, ClusterListener: l, Voters: all[:voters],
+		FS: disk, Listen: "127.0.0.1:0", NodeID: id, ClusterListener: l, Voters: voters,
 		Logger: slog.New(slog.NewTextHandler(&v.log, nil)),
 	})
 	if err != nil {
@@ -54,18 +62,18 @@ func (v *voter) end(t *testing.T) {
 func TestAStartSaysWhatItWaitsFor(t *testing.T) {
 	for _, id := range []int32{1, 9} {
 		v := startVoter(t, memfs.New(), id, 3)
-		for end := time.Now().Add(20 * time.Second); len(v.log.with("waiting for the other voters")) == 0; {
+		for end := time.Now().Add(20 * time.Second); len(v.log.With("waiting for the other voters")) == 0; {
 			if time.Now().After(end) {
 				t.Error("no line in the log")
 				break
 			}
 			<-time.After(10 * time.Millisecond)
 		}
-		if told := v.log.with("waiting for the other voters"); len(told) > 0 &&
+		if told := v.log.With("waiting for the other voters"); len(told) > 0 &&
 			!strings.Contains(told[0], "2: broker at 127.0.0.1:1: nobody listens there") {
 			t.Errorf("broker %d does not say why: %q", id, told)
 		}
-		if told := v.log.with("have no vote"); len(told) > 0 {
+		if told := v.log.With("have no vote"); len(told) > 0 {
 			t.Errorf("a new broker %d is told of others: %q", id, told)
 		}
 		v.end(t)
@@ -82,7 +90,7 @@ func TestVotersOfTheDirectoryCount(t *testing.T) {
 		case err := <-v.ended:
 			t.Fatal(err)
 		}
-		if told := v.log.with("have no vote"); len(told) != voters/2 {
+		if told := v.log.With("have no vote"); len(told) != voters/2 {
 			t.Errorf("with %d voters: %q", voters, told)
 		} else if len(told) > 0 && (!strings.Contains(told[0], "voters=[1] told=\"[1 2 3]\" without_vote=\"[2 3]\"") ||
 			!strings.Contains(told[0], "strandline cluster add")) {
@@ -103,10 +111,10 @@ func TestAClusterOfItsOwnIsTold(t *testing.T) {
 		case err := <-v.ended:
 			t.Fatal(err)
 		}
-		if told := v.log.with("have no vote"); len(told) > 0 {
+		if told := v.log.With("have no vote"); len(told) > 0 {
 			t.Errorf("with %d voters it is told of votes: %q", voters, told)
 		}
-		if told := v.log.with("a cluster of its own"); len(told) != voters/3 {
+		if told := v.log.With("a cluster of its own"); len(told) != voters/3 {
 			t.Errorf("with %d voters: %q", voters, told)
 		} else if len(told) > 0 && (!strings.Contains(told[0], "empty data directory") || !strings.Contains(told[0], `told="[1 2 3]"`)) {
 			t.Errorf("it says %q", told[0])

@@ -17,11 +17,10 @@ const preferredElection = 0
 // replicas, and has it elected. It is refused while that replica is not in sync.
 func (c *ControlPlane) MoveLeader(ctx context.Context, topic string, partition int32, to kafka.BrokerID) error {
 	what := fmt.Sprintf("move the leader of %s-%d to broker %d", topic, partition, to)
-	t := c.Image().Topic(topic)
-	if t == nil || partition < 0 || int(partition) >= len(t.Partitions) {
+	p := c.Image().Topic(topic).Partition(partition)
+	if p == nil {
 		return fmt.Errorf("%s: there is no such partition", what)
 	}
-	p := &t.Partitions[partition]
 	replicas := p.Target()
 	at := slices.Index(replicas, to)
 	switch {

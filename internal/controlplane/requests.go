@@ -236,11 +236,10 @@ func (c *ControlPlane) leaderElection() decision[*kmsg.ElectLeadersRequest, *kms
 // logElected writes a line for each partition: an election that somebody asks for
 // may have lost records.
 func (c *ControlPlane) logElected(req *kmsg.ElectLeadersRequest, topic string, partition int32) {
-	t := c.Image().Topic(topic)
-	if t == nil || int(partition) >= len(t.Partitions) {
+	p := c.Image().Topic(topic).Partition(partition)
+	if p == nil {
 		return
 	}
-	p := &t.Partitions[partition]
 	line := c.log.With("topic", topic, "partition", partition, "leader", p.Leader, "leader_epoch", p.LeaderEpoch)
 	if controller.IsUnclean(req) {
 		line.Warn("a leader was elected that may lack acknowledged records")

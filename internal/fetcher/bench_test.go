@@ -9,6 +9,7 @@ import (
 	"github.com/strandline/strandline/internal/controller"
 	"github.com/strandline/strandline/internal/fetcher"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/logtest"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/vfs/memfs"
@@ -21,7 +22,7 @@ func BenchmarkReplicate(b *testing.B) {
 		b.Run(fmt.Sprint("partitions=", partitions), func(b *testing.B) {
 			w := &world{
 				t: b, network: netx.NewMemory(), nodes: map[kafka.BrokerID]*node{}, deaf: map[kafka.BrokerID]bool{},
-				log: &lockedLog{}, level: slog.LevelError, settings: fetcher.DefaultSettings(),
+				log: &logtest.Log{}, level: slog.LevelError, settings: fetcher.DefaultSettings(),
 			}
 			var err error
 			w.state, err = controller.New(controller.Options{}, &metadata.Image{})

@@ -33,11 +33,10 @@ const (
 // Replicas implements partition.Peers.
 func (r *Ranges) Replicas(p *partition.Partition) []kafka.BrokerID {
 	image, id := r.Image(), p.ID()
-	t := image.TopicByID(id.ID)
-	if t == nil || int(id.Partition) >= len(t.Partitions) {
+	mp := image.TopicByID(id.ID).Partition(id.Partition)
+	if mp == nil {
 		return nil
 	}
-	mp := &t.Partitions[id.Partition]
 	var all []kafka.BrokerID
 	for _, id := range slices.Concat([]kafka.BrokerID{mp.Leader}, mp.ISR, mp.Replicas) {
 		b, known := image.Broker(id)

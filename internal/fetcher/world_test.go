@@ -22,6 +22,7 @@ import (
 	"github.com/strandline/strandline/internal/fetcher"
 	"github.com/strandline/strandline/internal/insync"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/logtest"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/partition"
@@ -39,7 +40,7 @@ type world struct {
 	t       testing.TB
 	network *netx.Memory
 	nodes   map[kafka.BrokerID]*node
-	log     *lockedLog
+	log     *logtest.Log
 	level   slog.Level
 
 	settings fetcher.Settings
@@ -80,23 +81,6 @@ type node struct {
 	image *metadata.Image
 }
 
-type lockedLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 const maxLag = 10 * time.Second
 
 // replicated runs a test in a bubble of virtual time, with brokers 1 to n.
@@ -106,7 +90,7 @@ func replicated(t *testing.T, n int, test func(t *testing.T, w *world), change .
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{
 			t: t, network: netx.NewMemory(), nodes: map[kafka.BrokerID]*node{}, deaf: map[kafka.BrokerID]bool{},
-			asked: map[kafka.BrokerID]int{}, log: &lockedLog{}, settings: fetcher.DefaultSettings(), throttle: math.MaxInt64,
+			asked: map[kafka.BrokerID]int{}, log: &logtest.Log{}, settings: fetcher.DefaultSettings(), throttle: math.MaxInt64,
 			topic: partition.Settings{MinInSync: 1, MaxLag: maxLag},
 		}
 		for _, c := range change {

@@ -94,15 +94,13 @@ func (c *produceCall) readHere(ctx context.Context, ring *keyring.Ring, now time
 	if c.server.Forward == nil {
 		return nil // A broker that is alone has led them from its start on.
 	}
-	for i := range c.topic.Meta.Partitions {
-		if c.topic.Meta.Partitions[i].Leader != c.server.NodeID {
-			continue
+	return ring.Read(ctx, func(yield func(int32) bool) {
+		for i := range c.topic.Meta.Partitions {
+			if c.topic.Meta.Partitions[i].Leader == c.server.NodeID && !yield(int32(i)) {
+				return
+			}
 		}
-		if _, err := ring.Ready(ctx, int32(i), now); err != nil {
-			return err
-		}
-	}
-	return nil
+	}, now)
 }
 
 // givingWay is how long one of two that append a record of the same key stands back.

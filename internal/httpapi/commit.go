@@ -171,9 +171,9 @@ func (s *server) leadershipOf(group string) (leadership, error) {
 
 // leadershipIn adds to the leader of a partition since when it leads.
 func (s *server) leadershipIn(topic string, partition int32, leader kafka.BrokerID) leadership {
-	t := s.Control.Image().Topic(topic)
-	if t == nil || int(partition) >= len(t.Partitions) {
+	p := s.Control.Image().Topic(topic).Partition(partition)
+	if p == nil {
 		return leadership{leader: leader}
 	}
-	return leadership{leader, t.Partitions[partition].LeaderEpoch}
+	return leadership{leader, p.LeaderEpoch}
 }

@@ -24,6 +24,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 
@@ -217,6 +218,17 @@ func (g *Ring) Ready(ctx context.Context, i int32, now time.Time) (kafka.LeaderE
 		}
 	}
 	return r.leaderEpoch, r.err
+}
+
+// Read has the ring know the keys in partitions that this broker leads, or fails because it does
+// not, or not yet: Check is about what was read.
+func (g *Ring) Read(ctx context.Context, partitions iter.Seq[int32], now time.Time) error {
+	for i := range partitions {
+		if _, err := g.Ready(ctx, i, now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // refresh brings the table in step with the metadata and the topic's settings.

@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/strandline/strandline/internal/idempotency"
@@ -86,10 +87,8 @@ func (r *Rings) Find(
 		return nil, err
 	}
 	defer ring.Release()
-	for _, i := range partitions {
-		if _, err := ring.Ready(ctx, i, now); err != nil {
-			return nil, err
-		}
+	if err := ring.Read(ctx, slices.Values(partitions), now); err != nil {
+		return nil, err
 	}
 	found := make([]Finding, len(wanted))
 	for i, w := range wanted {

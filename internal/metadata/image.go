@@ -192,6 +192,14 @@ func (m *Image) Topic(name string) *Topic { return m.topics.byName(name) }
 // TopicByID returns the topic of that id, or nil.
 func (m *Image) TopicByID(id kafka.TopicID) *Topic { return m.topics.byID(id) }
 
+// Partition returns a partition of a topic, or nil if there is none of that number, or t is nil.
+func (t *Topic) Partition(i int32) *Partition {
+	if t == nil || i < 0 || int(i) >= len(t.Partitions) {
+		return nil
+	}
+	return &t.Partitions[i]
+}
+
 // Topics returns all topics in the order of their names, as a new slice.
 func (m *Image) Topics() []*Topic {
 	return slices.AppendSeq(make([]*Topic, 0, m.topics.len), m.topics.all())

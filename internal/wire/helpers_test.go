@@ -7,11 +7,11 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/strandline/strandline/internal/logtest"
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/wire"
 )
@@ -77,7 +77,7 @@ type broker struct {
 	memory  *netx.Memory // Behind network, in a bubble.
 	stop    context.CancelFunc
 	stopped chan struct{}
-	log     *syncBuffer
+	log     *logtest.Log
 
 	// parked yields the answers of the waiting APIs in order.
 	parked chan *answer
@@ -87,28 +87,10 @@ type broker struct {
 	write   func(w *wire.Writer) error
 }
 
-// syncBuffer is a log to look into while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 // newBroker makes a broker that start starts.
 func newBroker(t testing.TB, network netx.Network) *broker {
 	b := &broker{
-		t: t, network: network, log: &syncBuffer{},
+		t: t, network: network, log: &logtest.Log{},
 		parked: make(chan *answer, 1000), stopped: make(chan struct{}),
 	}
 	b.options = wire.Options{

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/strandline/strandline/internal/logtest"
 	"github.com/strandline/strandline/internal/netx"
 	"github.com/strandline/strandline/internal/wire"
 )
@@ -168,7 +169,7 @@ func TestAcceptIsTriedAgain(t *testing.T) {
 		}
 		gone := errors.New("the listener broke")
 		f := &failing{l, []error{syscall.EMFILE, syscall.ECONNABORTED, syscall.ENFILE, gone}}
-		log := &syncBuffer{}
+		log := &logtest.Log{}
 		s, err := wire.New(wire.Options{
 			Listeners: []wire.Listener{{Name: "PLAINTEXT", Listener: f}}, Limits: wire.DefaultLimits(),
 			APIs:   func(int16) (wire.API, bool) { return wire.API{}, false },

@@ -7,7 +7,6 @@ package harness
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -17,10 +16,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/strandline/strandline/internal/logtest"
 )
 
 // Root returns the root of the checkout.
@@ -76,7 +76,7 @@ type Broker struct {
 	args      []string
 	cmd       *exec.Cmd
 	done      chan struct{}
-	log       syncBuffer
+	log       logtest.Log
 }
 
 // Start starts a broker and waits until it accepts connections. The test's end
@@ -261,7 +261,7 @@ func TryRun(limit time.Duration, dir, name string, args ...string) (string, erro
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.WaitDelay = time.Second
-	var out syncBuffer
+	var out logtest.Log
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	if ctx.Err() != nil {
@@ -283,22 +283,4 @@ func Needs(t testing.TB, tools ...string) {
 		}
 		t.Skipf("%s is not installed: this suite needs it", tool)
 	}
-}
-
-// syncBuffer is a bytes.Buffer that a process and a test may share.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/strandline/strandline/internal/logtest"
 )
 
 // Program is a client's program that runs beside the brokers: it is told by lines what
@@ -19,7 +21,7 @@ type Program struct {
 	cmd   *exec.Cmd
 	input io.WriteCloser
 	lines chan string
-	noise syncBuffer // What it prints to standard error.
+	noise logtest.Log // What it prints to standard error.
 
 	once  sync.Once     // Of stopping to read.
 	left  chan struct{} // Closed when nobody reads lines any more.

@@ -188,7 +188,8 @@ func (s *Sender) send(ctx context.Context, now time.Time) (next time.Duration) {
 	var deleted []*piece
 	for _, p := range queue {
 		wait := p.notBefore.Sub(now)
-		topic, at := placeOf(image, p.partition)
+		topic := image.Topic(p.partition.Topic)
+		at := topic.Partition(p.partition.Partition)
 		switch {
 		case p.order.post.gone.Load():
 			continue
@@ -196,7 +197,7 @@ func (s *Sender) send(ctx context.Context, now time.Time) (next time.Duration) {
 			deleted = append(deleted, p)
 			continue
 		case wait <= 0 && s.reaches(at.Leader):
-			p.epoch, p.topic = at.LeaderEpoch, topic
+			p.epoch, p.topic = at.LeaderEpoch, topic.ID
 			due[at.Leader] = append(due[at.Leader], p)
 			continue
 		case wait <= 0: // It has no leader yet.
@@ -220,15 +221,6 @@ func (s *Sender) send(ctx context.Context, now time.Time) (next time.Duration) {
 
 func (s *Sender) reaches(leader kafka.BrokerID) bool {
 	return leader == s.o.Self || leader != kafka.NoBroker && s.o.Peers != nil
-}
-
-// placeOf returns what is known of a partition, and its topic's id; nil if it does not exist.
-func placeOf(image *metadata.Image, at kafka.TopicPartition) (kafka.TopicID, *metadata.Partition) {
-	t := image.Topic(at.Topic)
-	if t == nil || at.Partition < 0 || int(at.Partition) >= len(t.Partitions) {
-		return kafka.TopicID{}, nil
-	}
-	return t.ID, &t.Partitions[at.Partition]
 }
 
 // putOff has the marker tried again later, each time a little more so. It reports whether

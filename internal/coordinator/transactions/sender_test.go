@@ -1,12 +1,10 @@
 package transactions_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/strandline/strandline/internal/coordinator/transactions"
 	"github.com/strandline/strandline/internal/kafka"
+	"github.com/strandline/strandline/internal/logtest"
 	"github.com/strandline/strandline/internal/metadata"
 	"github.com/strandline/strandline/internal/txn"
 )
@@ -26,7 +25,7 @@ import (
 type world struct {
 	*transactions.Sender
 	image atomic.Pointer[metadata.Image]
-	log   lockedLog
+	log   logtest.Log
 
 	mu      sync.Mutex
 	codes   map[kafka.TopicPartition][]kafka.Code // Of the next tries; none after those.
@@ -36,25 +35,6 @@ type world struct {
 	reports []report
 	refused kafka.Code // Of all reports from now on.
 	markers []transactions.Marker
-}
-
-// lockedLog is a log that may be read while it is written.
-type lockedLog struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// lines counts the lines with a word in them.
-func (l *lockedLog) lines(word string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), word)
 }
 
 type report struct {
@@ -219,7 +199,7 @@ func TestTriesAgain(t *testing.T) {
 		if tries > 13 || asked < 20 || asked > 45 {
 			t.Errorf("%d tries here and %d there in 30 s", tries, asked)
 		}
-		if n := w.log.lines("marker not written"); n == 0 || n > 3 {
+		if n := len(w.log.With("marker not written")); n == 0 || n > 3 {
 			t.Errorf("%d lines of 3 markers", n)
 		}
 		w.lead(t, 1, 2, 2)
