@@ -114,9 +114,6 @@ func (h *fetchAPI) handle(ctx context.Context, w *wire.Request) wire.Response {
 		return badRequest(w, err)
 	}
 	defer give()
-	if h.replicas {
-		keepTags(&req)
-	}
 	w.Release()
 	r := &fetchReply{
 		handler: h, wire: w, version: w.Version,

@@ -21,7 +21,6 @@ package api
 // for there may be followers that do not know how to answer.
 
 import (
-	"bytes"
 	"math"
 	"time"
 	"unsafe"
@@ -77,19 +76,6 @@ func (h *fetchAPI) replicaOf(w *wire.Request, req *kmsg.FetchRequest) *replicaFe
 		f.session, f.turn = h.sessions.arrive(req.SessionID)
 	}
 	return f
-}
-
-// keepTags copies what followers say in tagged fields, which alias the frame: a fetch is
-// looked at when its turn has come.
-func keepTags(req *kmsg.FetchRequest) {
-	for i := range req.Topics {
-		for j := range req.Topics[i].Partitions {
-			tags := &req.Topics[i].Partitions[j].UnknownTags
-			if tags.Len() > 0 {
-				tags.Each(func(tag uint32, value []byte) { tags.Set(tag, bytes.Clone(value)) })
-			}
-		}
-	}
 }
 
 // arrive counts a request of a session and wakes the one that waits in it.

@@ -86,6 +86,9 @@ const (
 type size struct {
 	elements int   // Of arrays of all levels, and tagged fields.
 	bytes    int64 // Of memory.
+	// aliased says that the decoder has something point into the body: bytes, or a tagged
+	// field that it does not know.
+	aliased bool
 }
 
 // field is one field of a layout.
@@ -211,7 +214,9 @@ func (m *measurer) value(f *field) {
 	case 's':
 		m.size.bytes += int64(b.skipString())
 	case 'b':
-		m.size.bytes += int64(len(b.nullableBytes()))
+		n := len(b.nullableBytes())
+		m.size.bytes += int64(n)
+		m.size.aliased = m.size.aliased || n > 0
 	case 'u':
 		b.bytes(16)
 	case '[':
@@ -256,6 +261,7 @@ func (m *measurer) tags() {
 	if !m.add(n, tagBytes) {
 		return
 	}
+	m.size.aliased = m.size.aliased || n > 0
 	for range n {
 		b.uvarint()
 		if m.size.bytes += int64(len(b.bytes(b.uvarint()))); b.err != nil {

@@ -1,12 +1,15 @@
 package api
 
 import (
+	"bytes"
 	"errors"
 	"math/rand/v2"
 	"reflect"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/strandline/strandline/internal/wire"
 )
 
 // Fill fills a message with random contents, a few elements in each array.
@@ -99,6 +102,43 @@ func TestLayouts(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What was decoded stays as it is when the frame's memory is used again, tagged fields and all.
+func TestDecodedOutlivesTheFrame(t *testing.T) {
+	m := newMemory(1<<20, 1<<20)
+	r := rand.New(rand.NewPCG(3, 4))
+	aliased := 0
+	for key := range m.layouts {
+		for range 50 {
+			sent := kmsg.RequestForKey(key)
+			Fill(r, reflect.ValueOf(sent).Elem())
+			sent.SetVersion(sent.MaxVersion())
+			w := &wire.Request{Key: key, Version: sent.GetVersion(), Body: sent.AppendTo(nil)}
+			want, got := kmsg.RequestForKey(key), kmsg.RequestForKey(key)
+			want.SetVersion(w.Version)
+			if err := want.ReadFrom(bytes.Clone(w.Body)); err != nil {
+				t.Fatal(err)
+			}
+			give, err := m.read(t.Context(), w, got)
+			if err != nil {
+				t.Fatalf("%s: %v", kmsg.NameForKey(key), err)
+			}
+			give()
+			for i := range w.Body {
+				w.Body[i] = '?'
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s: %+v has become %+v", kmsg.NameForKey(key), want, got)
+			}
+			if bytes.Contains(want.AppendTo(nil), []byte("tag")) {
+				aliased++
+			}
+		}
+	}
+	if aliased == 0 {
+		t.Error("no request had tagged fields")
 	}
 }
 

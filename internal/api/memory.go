@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,7 +78,8 @@ func (m *memory) most() size {
 }
 
 // read decodes a request of bounded size when there is memory for it, and returns
-// what gives that back. Bytes, but no strings, alias the frame.
+// what gives that back. Nothing of what it decodes aliases the frame, which may be released,
+// or be taken back when the connection dies, while the request is still worked on.
 func (m *memory) read(ctx context.Context, w *wire.Request, req kmsg.Request) (give func(), err error) {
 	req.SetVersion(w.Version)
 	got, err := measure(m.layouts[w.Key], w.Body, w.Version, req.IsFlexible(), m.most())
@@ -92,6 +94,10 @@ func (m *memory) read(ctx context.Context, w *wire.Request, req kmsg.Request) (g
 		each = describedBytes
 	}
 	share := got.bytes + int64(got.elements)*each
+	body := w.Body
+	if got.aliased {
+		share += int64(len(body))
+	}
 	if isWide(kmsg.Key(w.Key)) {
 		share = max(share, wideBytes)
 	}
@@ -99,7 +105,10 @@ func (m *memory) read(ctx context.Context, w *wire.Request, req kmsg.Request) (g
 	if err != nil {
 		return nil, err
 	}
-	if err := wire.Decode(func() error { return req.ReadFrom(w.Body) }); err != nil {
+	if got.aliased {
+		body = bytes.Clone(body)
+	}
+	if err := wire.Decode(func() error { return req.ReadFrom(body) }); err != nil {
 		give()
 		return nil, err
 	}

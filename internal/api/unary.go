@@ -18,8 +18,8 @@ type message[T any] interface {
 	kmsg.Request
 }
 
-// unary makes a handler of a function that answers at once. The request's
-// strings are copies, so the frame is released before the function runs.
+// unary makes a handler of a function that answers at once. Nothing of the request
+// aliases the frame, which is released before the function runs.
 func unary[T any, P message[T]](
 	m *memory, answer func(context.Context, *wire.Request, P) kmsg.Response,
 ) func(context.Context, *wire.Request) wire.Response {
