@@ -92,9 +92,9 @@ func (c *ClusterTable) decide(ctx context.Context, w *wire.Request) wire.Respons
 		defer give()
 		resp, err := c.decider.Serve(ctx, req)
 		if err != nil {
-			c.services.Logger.Warn("a broker's request is not answered", "api", kmsg.NameForKey(w.Key), "error", err)
+			c.services.Logger.Warn("a broker's request is not answered", "api", kmsg.NameForKey(req.Key()), "error", err)
 		} else {
-			resp.SetVersion(w.Version)
+			resp.SetVersion(req.GetVersion()) // Not w's: that is another's once the connection died.
 		}
 		r.complete(resp, err)
 	})
@@ -115,7 +115,7 @@ func beside[T any, P message[T]](
 		r := &laterReply{wire: w, memory: c.memory}
 		c.underway.Go(func() { // Bounded by what a connection may have under way; see Wait.
 			defer give()
-			r.complete(answer(ctx, w, req), nil)
+			r.complete(answer(ctx, nil, req), nil) // What was w is another's once the connection died.
 		})
 		return r
 	}
