@@ -55,6 +55,7 @@ func TestUncleanElectionAmidTransactions(t *testing.T) {
 		awaitMarkers(t, c, id)
 	}
 	goOn(t, producers["goes on"])
+	awaitMarkers(t, c, "goes on") // Else what ends the hanging one would end this as well.
 	if n := abortHanging(t, c); n != 1 {
 		t.Errorf("%d transactions hang, want that of the producer which is gone", n)
 	}

@@ -14,12 +14,25 @@ process.stdin.on('end', () => { over = true; });
 // kafkajs asks for metadata where it is connected, and keeps a connection whose requests get
 // no answer in time: when a broker is cut off that led all partitions, it asks nobody else
 // for as long as that lasts. A connection on which nothing is heard for a while ends here.
+// A consumer that begins anew goes back to the broker that it began with, as long as that
+// takes connections, which one that is stopped does: it is refused here for a while, and the
+// next one is asked.
+const silent = new Map();
+const silentFor = 3000;
+const silentMost = 4500;
 function socketFactory({ host, port, onConnect }) {
   const socket = net.connect({ host, port }, onConnect);
+  if (Date.now() - (silent.get(host) || 0) < silentFor) {
+    process.nextTick(() => socket.destroy(new Error('not heard of a moment ago')));
+    return socket;
+  }
   let heard = Date.now();
   socket.on('data', () => { heard = Date.now(); });
   const look = setInterval(() => {
-    if (Date.now() - heard > 4000) socket.destroy(new Error('nothing heard'));
+    if (Date.now() - heard > silentMost) {
+      silent.set(host, Date.now());
+      socket.destroy(new Error('nothing heard'));
+    }
   }, 500);
   return socket.on('close', () => clearInterval(look));
 }
@@ -42,7 +55,9 @@ async function main() {
     retry: { retries: 1000, initialRetryTime: 50, maxRetryTime: 500 },
   });
   const consumer = kafka.consumer({
-    groupId: `${topic}-readers`, sessionTimeout: 10000, rebalanceTimeout: 10000, heartbeatInterval: 1000,
+    groupId: `${topic}-readers`, sessionTimeout: 10000, heartbeatInterval: 1000,
+    // What waits for others to join hears nothing for that long: less than a connection may be silent.
+    rebalanceTimeout: 3000,
     metadataMaxAge: 2000, maxWaitTimeInMs: 500,
   });
   await consumer.connect();
