@@ -42,8 +42,7 @@ public class Ride {
     p.put("linger.ms", "1");
     p.put("request.timeout.ms", "2000");
     p.put("delivery.timeout.ms", "120000");
-    p.put("reconnect.backoff.max.ms", "200");
-    p.put("metadata.max.age.ms", "2000");
+    patience(p);
     List<String> failures = Collections.synchronizedList(new ArrayList<>());
     try (Producer<String, String> producer = new KafkaProducer<>(p, new StringSerializer(), new StringSerializer())) {
       for (long n = 0; !over.get() && failures.isEmpty(); n++) {
@@ -66,6 +65,21 @@ public class Ride {
     System.exit(0);
   }
 
+  /**
+   * A client asks no other broker for metadata while it tries to connect to one, and again
+   * not for a while after it gave up. Where it begins anew with the same broker before that
+   * while is over, it never finds out who leads instead of a broker that can't be reached.
+   */
+  static void patience(Properties p) {
+    p.put("metadata.max.age.ms", "2000");
+    p.put("socket.connection.setup.timeout.ms", "1000");
+    p.put("socket.connection.setup.timeout.max.ms", "1000");
+    p.put("retry.backoff.ms", "50");
+    p.put("retry.backoff.max.ms", "100");
+    p.put("reconnect.backoff.ms", "200");
+    p.put("reconnect.backoff.max.ms", "200");
+  }
+
   static synchronized void say(String line) { System.out.println(line); }
 
   static void read(String brokers, String topic, AtomicBoolean over) {
@@ -75,8 +89,7 @@ public class Ride {
     p.put("enable.auto.commit", "false");
     p.put("request.timeout.ms", "2000");
     p.put("default.api.timeout.ms", "120000");
-    p.put("reconnect.backoff.max.ms", "200");
-    p.put("metadata.max.age.ms", "2000");
+    patience(p);
     try (Consumer<String, String> consumer = new KafkaConsumer<>(p, new StringDeserializer(), new StringDeserializer())) {
       List<TopicPartition> all = List.of(new TopicPartition(topic, 0), new TopicPartition(topic, 1), new TopicPartition(topic, 2));
       consumer.assign(all);
