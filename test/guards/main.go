@@ -5,7 +5,7 @@
 //	go run ./test/guards -run epoch    those with a word in their names
 //
 // guards.txt lists them. The working tree is not touched: the compiler is given other
-// contents for the file (go test -overlay). It exits with 1 if a test survives, or if a
+// contents for the file (-overlay). It exits with 1 if a test survives, or if a
 // guard is not found as it is written in the list.
 package main
 
@@ -112,13 +112,13 @@ func (g guard) isMissed(dir string, limit time.Duration) (bool, error) {
 	if err := os.WriteFile(at, overlay, 0o600); err != nil {
 		return false, err
 	}
-	if out, err := exec.Command("go", "build", "-overlay", at, "./"+filepath.Dir(g.file)).CombinedOutput(); err != nil {
+	if out, err := goWith(at, "build", "./"+filepath.Dir(g.file)).CombinedOutput(); err != nil {
 		return false, fmt.Errorf("without it, the code is none: %w\n%s", err, out)
 	}
 	args := append([]string{
-		"test", "-overlay", at, "-count=1", "-timeout", limit.String(), "-run", "^" + g.test + "$", "./" + g.pkg,
+		"test", "-count=1", "-timeout", limit.String(), "-run", "^" + g.test + "$", "./" + g.pkg,
 	}, g.args...)
-	out, err := exec.Command("go", args...).CombinedOutput()
+	out, err := goWith(at, args...).CombinedOutput()
 	var failed *exec.ExitError
 	switch {
 	case errors.As(err, &failed):
@@ -129,6 +129,14 @@ func (g guard) isMissed(dir string, limit time.Duration) (bool, error) {
 		return false, fmt.Errorf("there is no test %s", g.test)
 	}
 	return false, nil
+}
+
+// goWith makes a command of go that takes files from an overlay. So does what it runs: tests
+// of whole processes build the program themselves.
+func goWith(overlay string, args ...string) *exec.Cmd {
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
+	return cmd
 }
 
 // parse reads the list: for each guard a line with its name after "==", then "file",
