@@ -69,7 +69,7 @@ func (b *benchLatency) run(ctx context.Context) error {
 func (b *benchLatency) consumer(ctx context.Context) (*kgo.Client, error) {
 	client, err := b.connect(ctx, kgo.ConsumeTopics(b.topic),
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtEnd()),
-		kgo.FetchMaxWait(time.Second), kgo.FetchMinBytes(1))
+		kgo.FetchMaxWait(movedWait), kgo.FetchMinBytes(1))
 	if err != nil {
 		return nil, err
 	}

@@ -30,9 +30,21 @@ func (a *app) patience() time.Duration {
 	return min(max(a.flags.timeout/triesInTime, leastPatience), mostPatience)
 }
 
-// metadataMinAge is how soon a client may ask again who leads. Another broker does some
-// tenths of a second after a failure; by itself the client would not look for five seconds.
-const metadataMinAge = 100 * time.Millisecond
+// metadataMinAge is how soon a client may ask again who leads. Another broker does a tenth of
+// a second after a failure; by itself the client would not look for five seconds.
+const metadataMinAge = 25 * time.Millisecond
+
+// movedWait is the longest that a fetch of a command waits for records: a partition that has
+// moved is fetched from its new leader when what is under way there has ended.
+const movedWait = 100 * time.Millisecond
+
+// retryBackoff is how long a client waits before it tries again what has failed for the so
+// many-th time: at first no longer than it takes others to lead. The client asks any broker
+// who leads, and so, one time in three, the one of three that was lost.
+func retryBackoff(failures int) time.Duration {
+	const first, most = 25 * time.Millisecond, time.Second
+	return min(first<<min(max(failures-1, 0), 10), most)
+}
 
 func hostPort(host string, port int32) string {
 	return net.JoinHostPort(host, strconv.Itoa(int(port)))
@@ -48,6 +60,7 @@ func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 		kgo.RequestTimeoutOverhead(a.patience()),
 		kgo.RetryTimeout(a.flags.timeout),
 		kgo.MetadataMinAge(metadataMinAge),
+		kgo.RetryBackoffFn(retryBackoff),
 		kgo.DisableClientMetrics(),
 		kgo.WithHooks(a.dials), kgo.WithLogger(a.clientLogger()),
 	}, extra...)

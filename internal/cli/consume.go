@@ -280,7 +280,7 @@ func (c *consume) clientOptions() []kgo.Opt {
 	opts := []kgo.Opt{
 		// Markers are not printed, but they are what the last offsets before a limit may be.
 		kgo.KeepControlRecords(),
-		kgo.FetchMaxWait(time.Second),
+		kgo.FetchMaxWait(movedWait),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 	}
 	if !c.uncommitted {
