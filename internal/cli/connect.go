@@ -38,6 +38,10 @@ const metadataMinAge = 25 * time.Millisecond
 // moved is fetched from its new leader when what is under way there has ended.
 const movedWait = 100 * time.Millisecond
 
+// mostRetries is more than come within the time that a command has: time ends it, not how often
+// it tried.
+const mostRetries = 100
+
 // retryBackoff is how long a client waits before it tries again what has failed for the so
 // many-th time: at first no longer than it takes others to lead. The client asks any broker
 // who leads, and so, one time in three, the one of three that was lost.
@@ -60,7 +64,7 @@ func (a *app) connect(ctx context.Context, extra ...kgo.Opt) (*kgo.Client, error
 		kgo.RequestTimeoutOverhead(a.patience()),
 		kgo.RetryTimeout(a.flags.timeout),
 		kgo.MetadataMinAge(metadataMinAge),
-		kgo.RetryBackoffFn(retryBackoff),
+		kgo.RetryBackoffFn(retryBackoff), kgo.RequestRetries(mostRetries),
 		kgo.DisableClientMetrics(),
 		kgo.WithHooks(a.dials), kgo.WithLogger(a.clientLogger()),
 	}, extra...)
