@@ -86,8 +86,8 @@ const (
 type size struct {
 	elements int   // Of arrays of all levels, and tagged fields.
 	bytes    int64 // Of memory.
-	// aliased says that the decoder has something point into the body: bytes, or a tagged
-	// field that it does not know.
+	// aliased says that the decoder may have something point into the body: bytes, or a tagged
+	// field, if it does not know it.
 	aliased bool
 }
 

@@ -75,9 +75,8 @@ func (b *Broker) follow(_, image *metadata.Image, d metadata.Delta) {
 // isReplica says whether the metadata gives a partition to a broker, whether it could be
 // opened there or not.
 func isReplica(image *metadata.Image, id kafka.TopicIDPartition, broker kafka.BrokerID) bool {
-	t := image.TopicByID(id.ID)
-	return t != nil && int(id.Partition) < len(t.Partitions) &&
-		slices.Contains(t.Partitions[id.Partition].Replicas, broker)
+	p := image.TopicByID(id.ID).Partition(id.Partition)
+	return p != nil && slices.Contains(p.Replicas, broker)
 }
 
 // settleStrays moves the files of partitions that the metadata does not know

@@ -71,14 +71,14 @@ func (s *State) alterPartition(
 	twice := slices.ContainsFunc(record.Changes, func(c metadata.PartitionChange) bool {
 		return c.Index == rp.Partition
 	})
-	if rp.Partition < 0 || int(rp.Partition) >= len(t.Partitions) || twice {
+	old := t.Partition(rp.Partition)
+	if old == nil || twice {
 		out.ErrorCode = int16(kafka.ErrUnknownTopicOrPartition)
 		if twice {
 			out.ErrorCode = int16(kafka.ErrInvalidRequest)
 		}
 		return out
 	}
-	old := &t.Partitions[rp.Partition]
 	p := *old
 	isr := wantedISR(req.Version, rp)
 	if code := s.checkISR(req, &p, rp, isr); code != kafka.ErrNone {

@@ -105,11 +105,11 @@ func (e *election) topic(
 func (e *election) partition(
 	name string, t *metadata.Topic, i int32,
 ) (metadata.PartitionChange, *kafka.Error) {
-	if t == nil || i < 0 || int(i) >= len(t.Partitions) {
+	old := t.Partition(i)
+	if old == nil {
 		return metadata.PartitionChange{}, refuse(kafka.ErrUnknownTopicOrPartition,
 			"there is no partition %s-%d", name, i)
 	}
-	old := &t.Partitions[i]
 	p := *old
 	elect := e.preferred
 	if e.kind == uncleanElection {

@@ -59,7 +59,7 @@ func (m *reassignment) alter(
 	topic string, rp *kmsg.AlterPartitionAssignmentsRequestTopicPartition,
 ) *kafka.Error {
 	t := m.image.Topic(topic)
-	if t == nil || rp.Partition < 0 || int(rp.Partition) >= len(t.Partitions) {
+	if t.Partition(rp.Partition) == nil {
 		return refuse(kafka.ErrUnknownTopicOrPartition, "there is no partition %s-%d", topic, rp.Partition)
 	}
 	record := m.recordOf(t)

@@ -270,10 +270,10 @@ func showsMoves(
 			continue // Deleted, or an answer to something else.
 		}
 		for j, granted := range resp.Topics[i].Partitions {
-			if granted.ErrorCode != 0 || int(granted.Partition) >= len(t.Partitions) {
+			p, wanted := t.Partition(granted.Partition), req.Topics[i].Partitions[j].Replicas
+			if granted.ErrorCode != 0 || p == nil {
 				continue
 			}
-			p, wanted := &t.Partitions[granted.Partition], req.Topics[i].Partitions[j].Replicas
 			if wanted == nil && p.Moving() || wanted != nil && !slices.EqualFunc(p.Target(), wanted,
 				func(a kafka.BrokerID, b int32) bool { return int32(a) == b }) {
 				return false

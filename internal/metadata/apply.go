@@ -272,10 +272,10 @@ func (e *editor) partitionsChanged(r *PartitionsChanged) string {
 	}
 	t = t.clone(0)
 	for _, c := range r.Changes {
-		if c.Index < 0 || int(c.Index) >= len(t.Partitions) {
+		old := t.Partition(c.Index)
+		if old == nil {
 			return fmt.Sprintf("there is no partition %d", c.Index)
 		}
-		old := &t.Partitions[c.Index]
 		if reason := c.Partition.check(); reason != "" {
 			return reason
 		}
